@@ -1,0 +1,86 @@
+"""Glassgear: a transformer language-model engine in Python with every gear on show.
+
+    import glassgear
+    model = glassgear.load("smollm2-135m")
+    for piece in model.generate("Once upon a time", max_tokens=40):
+        print(piece, end="", flush=True)
+
+Names are looked up when first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from glassgear._version import __version__
+
+if TYPE_CHECKING:
+    from glassgear.errors import (
+        ContextFullError,
+        DownloadError,
+        FileError,
+        FormatError,
+        GlassgearError,
+        NonFiniteError,
+        NotFoundError,
+        SettingError,
+        TemplateError,
+        TokenizerError,
+        UnsupportedError,
+    )
+    from glassgear.generate import Piece, TokenLogprob
+    from glassgear.language_model import LanguageModel, Score, Session
+    from glassgear.load import load, load_tokenizer
+    from glassgear.sampling import Sampling
+    from glassgear.weights.pull import pull
+
+_HOMES = {
+    "errors": (
+        "ContextFullError", "DownloadError", "FileError", "FormatError", "GlassgearError", "NonFiniteError",
+        "NotFoundError", "SettingError", "TemplateError", "TokenizerError", "UnsupportedError",
+    ),
+    "generate": ("Piece", "TokenLogprob"),
+    "language_model": ("LanguageModel", "Score", "Session"),
+    "load": ("load", "load_tokenizer"),
+    "sampling": ("Sampling",),
+    "weights.pull": ("pull",),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ContextFullError",
+    "DownloadError",
+    "FileError",
+    "FormatError",
+    "GlassgearError",
+    "LanguageModel",
+    "NonFiniteError",
+    "NotFoundError",
+    "Piece",
+    "Sampling",
+    "Score",
+    "Session",
+    "SettingError",
+    "TemplateError",
+    "TokenLogprob",
+    "TokenizerError",
+    "UnsupportedError",
+    "__version__",
+    "load",
+    "load_tokenizer",
+    "pull",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

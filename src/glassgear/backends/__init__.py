@@ -1,0 +1,1 @@
+"""Backends: each runs the same tree of gears, one batch step at a time."""

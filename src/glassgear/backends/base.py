@@ -1,0 +1,109 @@
+"""What flows into a backend and out of it, the same for all of them.
+
+A batch step is a list of chunks: for each sequence its new ids, and for how many of them
+logits are wanted. A prompt of 500 tokens, one token of one chat and one token each of 16
+chats are the same call. A sequence is a list of cache pages and a length; who owns which
+page is decided here, what a page holds is the backend's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassgear.model.gears import Model
+
+__all__ = ["PAGE", "Backend", "Chunk", "Hook", "PageTable", "Track"]
+
+PAGE = 64  # tokens in a page of the KV cache
+
+Hook = Callable[[str, NDArray[np.float32]], NDArray[np.float32] | None]
+"""Sees a value under its gear path; what it returns, if anything, takes the value's place."""
+
+
+@dataclass(eq=False)
+class Track:
+    """One sequence in a backend's cache: `length` tokens, kept in `pages` in order."""
+
+    length: int = 0
+    pages: list[int] = field(default_factory=list)
+    closed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """New tokens of one sequence.
+
+    Attributes:
+        track: the sequence they continue; its length is their first position.
+        ids: the new ids, at least one.
+        logits: for which of them logits are wanted.
+    """
+
+    track: Track
+    ids: Sequence[int]
+    logits: Literal["last", "all", "none"] = "last"
+
+
+class PageTable:
+    """Hands out cache pages, takes them back, and never holds one for two sequences."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+        self.count = 0  # pages ever handed out: what a backend must have room for
+
+    def reserve(self, track: Track, length: int) -> None:
+        """Give `track` pages enough for `length` tokens."""
+        assert not track.closed
+        while len(track.pages) * PAGE < length:
+            if self._free:
+                track.pages.append(self._free.pop())
+            else:
+                track.pages.append(self.count)
+                self.count += 1
+
+    def truncate(self, track: Track, length: int) -> None:
+        """Forget all but the first `length` tokens."""
+        assert 0 <= length <= track.length
+        track.length = length
+        keep = -(-length // PAGE)
+        self._free.extend(reversed(track.pages[keep:]))
+        del track.pages[keep:]
+
+    def close(self, track: Track) -> None:
+        """Take all pages back."""
+        if not track.closed:
+            self.truncate(track, 0)
+            track.closed = True
+
+
+class Backend(Protocol):
+    """Runs one model. Not for two threads at once unless a backend says otherwise."""
+
+    name: str
+    model: Model
+
+    def open(self) -> Track:
+        """A new, empty sequence."""
+        ...
+
+    def truncate(self, track: Track, length: int) -> None:
+        """Forget all but the first `length` tokens of a sequence."""
+        ...
+
+    def close(self, track: Track) -> None:
+        """End a sequence; its pages are free for others."""
+        ...
+
+    def step(self, chunks: Sequence[Chunk], hook: Hook | None = None) -> list[NDArray[np.float32]]:
+        """Run new tokens through the model and append them to their sequences.
+
+        Returns:
+            For each chunk the wanted logits, float32 [rows, vocab]: 1 row for `last`, all
+            for `all`, 0 for `none`. A step that raises leaves every length as it was.
+        """
+        ...

@@ -1,0 +1,14 @@
+"""exp(x - max) / sum of the same."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["softmax"]
+
+
+def softmax(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Over the last axis. The maximum comes off first, so that exp stays finite."""
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return e / np.sum(e, axis=-1, keepdims=True)

@@ -1,0 +1,348 @@
+"""A loaded model, as people use it: generate, chat, score, logits, sessions.
+
+Everything here is thin: prompts become requests, `generate.generate` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassgear.backends.base import Backend, Chunk
+from glassgear.errors import ContextFullError, SettingError, TokenizerError
+from glassgear.generate import Piece, Request, generate
+from glassgear.model.ledger import Ledger, ledger
+from glassgear.sampling import Sampler, Sampling, logprobs
+from glassgear.weights.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from glassgear.model.gears import Model
+    from glassgear.sampling import LogitsHook
+    from glassgear.text.base import Tokenizer
+    from glassgear.text.chat import ChatTemplate
+
+__all__ = ["LanguageModel", "Score", "Session"]
+
+Message = Mapping[str, Any]
+AT_ONCE = 128  # rows of logits held at a time while scoring
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """How likely a text is under a model.
+
+    Attributes:
+        ids: the ids that were scored; the first of the text is context only.
+        logprobs: natural log, one for each of `ids`, float64.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: NDArray[np.float64]
+
+    @property
+    def total(self) -> float:
+        """Sum of the log-probabilities, in nats."""
+        return float(self.logprobs.sum())
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the mean negative log-probability."""
+        return float(np.exp(-self.logprobs.mean()))
+
+
+class LanguageModel:
+    """One model on one backend. `glassgear.load` makes it.
+
+    Attributes:
+        checkpoint: what the file said.
+        backend: what runs it.
+        tokenizer: text to ids, or None.
+        context: most tokens of a sequence.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        backend: Backend,
+        tokenizer: Tokenizer | None,
+        *,
+        context: int | None = None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.backend = backend
+        self.context = context or checkpoint.model.context
+        self._tokenizer = tokenizer
+        self._template: ChatTemplate | None = None
+        if tokenizer is not None and tokenizer.vocab_size > self.gears.head.vocab:
+            raise TokenizerError(
+                f"the tokenizer has {tokenizer.vocab_size:,} entries, the model {self.gears.head.vocab:,}: "
+                "they don't belong together"
+            )
+
+    @property
+    def gears(self) -> Model:
+        """The tree of gears."""
+        return self.checkpoint.model
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            TokenizerError: the model came without one.
+        """
+        if self._tokenizer is None:
+            raise TokenizerError(
+                f"{self.checkpoint.path} has no tokenizer: give one with --tokenizer (tokenizer= in Python), "
+                "or use ids"
+            )
+        return self._tokenizer
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Every id that ends an answer: the checkpoint's and the tokenizer's."""
+        own = self._tokenizer.end_ids if self._tokenizer else frozenset()
+        return self.checkpoint.end_ids | own
+
+    @property
+    def chat_template(self) -> ChatTemplate:
+        """How the model wants conversations written; `TemplateError` if it doesn't say."""
+        if self._template is None:
+            from glassgear.text.chat import template_for
+
+            self._template = template_for(self.tokenizer)
+        return self._template
+
+    def ledger(self) -> Ledger:
+        """Parameters, bytes and operations of this model as it is stored."""
+        stored = {path: (t.type, t.nbytes) for path, t in self.checkpoint.tensors.items()}
+        return ledger(self.gears, stored)
+
+    def encode(self, prompt: str | Sequence[int] | None, *, parse_special: bool = False) -> list[int]:
+        """Ids of a prompt as `generate` takes it; None or "" starts from the model's first token.
+
+        Args:
+            prompt: text, or ids that are taken as they are.
+            parse_special: read control tokens written in the text as what they are.
+        """
+        if prompt is not None and not isinstance(prompt, str):
+            return self._checked([int(token) for token in prompt])
+        if prompt:
+            return self._checked(self.tokenizer.encode(prompt, add_special=True, parse_special=parse_special))
+        start = self.tokenizer.bos_id if self.tokenizer.bos_id is not None else self.tokenizer.eos_id
+        if start is None:
+            raise SettingError("this model has no token to start from: give a prompt")
+        return [start]
+
+    def generate(
+        self, prompt: str | Sequence[int] | Sequence[str] | None = None, **options: Any
+    ) -> Iterator[Piece]:
+        """Continue a prompt, or several as one batch; see `Session.generate` for the options.
+
+        Yields:
+            Pieces; in a batch `piece.index` tells whose.
+        """
+        if prompt is not None and not isinstance(prompt, str) and any(isinstance(p, str) for p in prompt):
+            made = [Session(self)._request(one, **options) for one in prompt]
+            return generate(self.backend, self._tokenizer, made, context=self.context)
+        return self.session().generate(prompt, **options)  # type: ignore[arg-type]
+
+    def chat(self, messages: Sequence[Message], **options: Any) -> Iterator[Piece]:
+        """The next answer in a conversation; see `Session.chat`."""
+        return self.session().chat(messages, **options)
+
+    def session(self) -> Session:
+        """A conversation with the cache: each call computes only what changed."""
+        return Session(self)
+
+    def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Logits after every id, float32 [len(ids), vocab]."""
+        ids = self._fitting(self._checked(list(ids)))
+        if not ids:
+            return np.zeros((0, self.gears.head.vocab), np.float32)
+        track = self.backend.open()
+        try:
+            return self.backend.step([Chunk(track, ids, "all")])[0]
+        finally:
+            self.backend.close(track)
+
+    def score(self, text: str | Sequence[int]) -> Score:
+        """Log-probability of each token of a text given those before it.
+
+        A text longer than the context is read in windows that overlap by half, so that
+        every token is seen with at least half a context before it. Text is encoded with the
+        tokens the model expects around it (BOS), which aren't scored.
+        """
+        ids = self._checked(
+            self.tokenizer.encode(text, add_special=True) if isinstance(text, str) else list(text)
+        )
+        if len(ids) < 2:
+            raise SettingError(f"a score needs at least two tokens, found {len(ids)}")
+        parts, done = [], 1  # ids[:done] have their score, or are the start
+        while done < len(ids):
+            start = max(0, done - self.context // 2) if len(ids) > self.context else 0
+            stop = min(len(ids), start + self.context)
+            parts.append(self._window(ids[start:stop], done - start))
+            done = stop
+        return Score(tuple(ids[1:]), np.concatenate(parts))
+
+    def _window(self, ids: list[int], first: int) -> NDArray[np.float64]:
+        """Scores of ids[first:], given all before them."""
+        track, parts = self.backend.open(), []
+        try:
+            for start in range(0, len(ids) - 1, AT_ONCE):
+                piece = ids[start : min(start + AT_ONCE, len(ids) - 1)]
+                rows = self.backend.step([Chunk(track, piece, "all")])[0]
+                after = np.array(ids[start + 1 : start + 1 + len(piece)])
+                values = np.stack([logprobs(row) for row in rows])
+                parts.append(np.take_along_axis(values, after[:, None], axis=1)[:, 0].astype(np.float64))
+        finally:
+            self.backend.close(track)
+        return np.concatenate(parts)[first - 1 :]
+
+    def _checked(self, ids: list[int]) -> list[int]:
+        vocab = self.gears.head.vocab
+        for token in ids:
+            if not 0 <= token < vocab:
+                raise SettingError(f"id {token} is outside the model's vocabulary, 0 to {vocab - 1}")
+        return ids
+
+    def _fitting(self, ids: list[int]) -> list[int]:
+        if len(ids) > self.context:
+            raise ContextFullError(f"{len(ids):,} tokens don't fit into the context of {self.context:,}")
+        return ids
+
+
+class Session:
+    """One sequence and its cache. A call reuses the longest common prefix with the last one."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.model = model
+        self._track = model.backend.open()
+        self._ids: list[int] = []  # what the cache holds
+
+    def __enter__(self) -> Session:
+        """Use as a context manager closes the cache at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        track = getattr(self, "_track", None)
+        if track is not None and not track.closed:
+            self.model.backend.close(track)
+
+    def close(self) -> None:
+        """Give the cache pages back."""
+        self.model.backend.close(self._track)
+
+    @property
+    def cached(self) -> int:
+        """Tokens in the cache."""
+        return self._track.length
+
+    def generate(self, prompt: str | Sequence[int] | None = None, **options: Any) -> Iterator[Piece]:
+        """Continue a prompt.
+
+        Args:
+            prompt: text or ids; None starts from nothing.
+            **options: `max_tokens` (None: until the context is full), `stop` (a string or
+                several), `logprobs` (None, or how many alternatives), `ignore_eos`,
+                `parse_special`, `end_ids`, `sampler` (replaces all sampling settings), `hook`
+                (sees and changes logits), and any field of `sampling.Sampling`: `temperature`,
+                `top_k`, `top_p`, `min_p`, `seed`, ...
+
+        Yields:
+            Pieces as soon as their text is certain.
+        """
+        return self._run(self._request(prompt, **options))
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Any] | None = None,
+        continue_final_message: bool = False,
+        template: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Iterator[Piece]:
+        """The next answer in a conversation.
+
+        Args:
+            messages: `{"role": ..., "content": ...}` in order; all of them each time, what the
+                cache holds already isn't computed again.
+            tools: functions that the template may describe to the model.
+            continue_final_message: extend the last message instead of answering it.
+            template: extra variables for the template.
+            **options: as for `generate`.
+        """
+        from glassgear.text.chat import encode_chat
+
+        ids = encode_chat(
+            self.model.tokenizer,
+            self.model.chat_template,
+            messages,
+            tools=tools,
+            add_generation_prompt=not continue_final_message,
+            continue_final_message=continue_final_message,
+            **(template or {}),
+        )
+        return self.generate(ids, **options)
+
+    def _run(self, request: Request) -> Iterator[Piece]:
+        same = _common_prefix(self._ids, request.ids)
+        # At least the last token is always run: its logits choose the next one.
+        self.model.backend.truncate(self._track, min(same, len(request.ids) - 1))
+        self._ids = request.ids
+        request.track = self._track
+        try:
+            yield from generate(
+                self.model.backend, self.model._tokenizer, [request], context=self.model.context
+            )
+        finally:
+            self._ids = request.ids[: self._track.length]
+
+    def _request(
+        self,
+        prompt: str | Sequence[int] | None,
+        *,
+        max_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+        logprobs: int | None = None,
+        ignore_eos: bool = False,
+        parse_special: bool = False,
+        end_ids: frozenset[int] | None = None,
+        sampler: Any = None,
+        hook: LogitsHook | None = None,
+        **settings: Any,
+    ) -> Request:
+        if max_tokens is not None and max_tokens < 0:
+            raise SettingError(f"max_tokens must be 0 or more, found {max_tokens}")
+        if logprobs is not None and logprobs < 0:
+            raise SettingError(f"logprobs must be 0 or more, found {logprobs}")
+        recommended = dict(self.model.checkpoint.sampling)
+        given = {name: value for name, value in settings.items() if value is not None}
+        sampler = sampler or Sampler(Sampling(**(recommended | given)), hook=hook)
+        ends = self.model.end_ids if end_ids is None else end_ids
+        return Request(
+            self.model.encode(prompt, parse_special=parse_special),
+            sampler,
+            max_tokens,
+            frozenset() if ignore_eos else ends,
+            [stop] if isinstance(stop, str) else list(stop),
+            logprobs,
+        )
+
+
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    count = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        count += 1
+    return count

@@ -1,0 +1,111 @@
+"""From what a user names to a running model: path or name -> checkpoint -> backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from glassgear.errors import SettingError
+
+if TYPE_CHECKING:
+    from glassgear.backends.base import Backend
+    from glassgear.language_model import LanguageModel
+    from glassgear.text.base import Tokenizer
+    from glassgear.weights.checkpoint import Checkpoint
+
+__all__ = ["load", "load_tokenizer"]
+
+BACKENDS = ("reference",)
+
+
+def load(
+    path_or_name: str | os.PathLike[str],
+    tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
+    backend: Literal["reference"] = "reference",
+    threads: int | None = None,
+    *,
+    context: int | None = None,
+    cache_type: str | None = None,
+) -> LanguageModel:
+    """Load a model.
+
+    Args:
+        path_or_name: a GGUF file, a llama2.c `.bin`, a Hugging Face folder, or a name that
+            `glassgear list` shows.
+        tokenizer: another tokenizer than the model's own: a file, or one already loaded.
+        backend: what runs the model; `reference` is NumPy in float32.
+        threads: how many CPU threads; None: the backend's choice.
+        context: most tokens of a sequence; None: as many as the model was trained for.
+        cache_type: `f32` or `f16` keys and values; None: the backend's choice.
+
+    Raises:
+        GlassgearError: nothing there, damaged, or not supported; the message says which.
+    """
+    from glassgear.language_model import LanguageModel
+    from glassgear.weights.open import open_checkpoint
+    from glassgear.weights.pull import resolve
+
+    if context is not None and context < 1:
+        raise SettingError(f"the context must be at least 1 token, found {context}")
+    if threads is not None and threads < 1:
+        raise SettingError(f"threads must be at least 1, found {threads}")
+    checkpoint = open_checkpoint(resolve(path_or_name))
+    if tokenizer is None:
+        found = _own_tokenizer(checkpoint)
+    elif isinstance(tokenizer, str | os.PathLike):
+        found = load_tokenizer(tokenizer)
+    else:
+        found = tokenizer
+    runner = _backend(backend, checkpoint, threads, cache_type)
+    return LanguageModel(checkpoint, runner, found, context=context)
+
+
+def _backend(name: str, checkpoint: Checkpoint, threads: int | None, cache_type: str | None) -> Backend:
+    if name not in BACKENDS:
+        raise SettingError(f"no backend is called {name!r}: choose one of {', '.join(BACKENDS)}")
+    if cache_type not in (None, "f32", "f16"):
+        raise SettingError(f"cache type {cache_type!r} is neither f32 nor f16")
+    from glassgear.backends.reference import Reference
+
+    for tensor in checkpoint.tensors.values():
+        tensor.check_finite()
+    width = {"f32": "float32", "f16": "float16", None: "float32"}[cache_type]
+    return Reference(checkpoint.model, checkpoint.tensors, cache_type=width)
+
+
+def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
+    """The tokenizer of a model, of a vocabulary-only GGUF, or in a file of its own.
+
+    Args:
+        path: a model path or name, a `tokenizer.json`, `tokenizer.bin` (llama2.c) or
+            `tokenizer.model` (SentencePiece).
+
+    Raises:
+        GlassgearError: nothing there, damaged, or a model without a tokenizer.
+    """
+    from glassgear.errors import TokenizerError
+    from glassgear.text.sources import tokenizer_from_file, tokenizer_from_metadata
+    from glassgear.weights.open import vocabulary_of
+    from glassgear.weights.pull import resolve
+
+    found = resolve(path)
+    vocabulary = vocabulary_of(found)
+    if isinstance(vocabulary, Mapping):
+        return tokenizer_from_metadata(vocabulary, str(found))
+    made = tokenizer_from_file(found if vocabulary is None else vocabulary)
+    if made is None:
+        raise TokenizerError(f"{found} holds no tokenizer")
+    return made
+
+
+def _own_tokenizer(checkpoint: Checkpoint) -> Tokenizer | None:
+    from glassgear.text.sources import tokenizer_from_file, tokenizer_from_metadata
+
+    source: Mapping[str, Any] | Path | None = checkpoint.vocabulary
+    if source is None:
+        return None
+    if isinstance(source, Mapping):
+        return tokenizer_from_metadata(source, checkpoint.path)
+    return tokenizer_from_file(source)

@@ -1,0 +1,1 @@
+"""What the machine is: gears, their ledger, families and presets. No arrays, no files."""

@@ -1,0 +1,1 @@
+"""Families: each turns a published config into a tree of gears."""

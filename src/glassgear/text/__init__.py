@@ -1,0 +1,1 @@
+"""Text to ids to text: tokenizers, chat templates, streams."""

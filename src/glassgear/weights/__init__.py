@@ -1,0 +1,1 @@
+"""Files to named, memory-mapped tensors under gear paths."""

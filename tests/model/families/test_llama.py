@@ -1,0 +1,137 @@
+"""Configs, old spellings and new, and keys that nobody knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from glassgear.errors import FormatError, UnsupportedError
+from glassgear.model.families.llama import from_gguf, from_hf
+from glassgear.model.gears import RopeScaling
+from tests.model.test_ledger import LLAMA_3_8B
+
+LLAMA3 = {
+    "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}  # fmt: skip
+GGUF: dict[str, Any] = {
+    "general.architecture": "llama", "llama.embedding_length": 64, "llama.block_count": 2,
+    "llama.feed_forward_length": 96, "llama.attention.head_count": 8, "llama.attention.head_count_kv": 2,
+    "llama.context_length": 512, "llama.attention.layer_norm_rms_epsilon": 1e-5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", **LLAMA3}},
+        {"rope_theta": 500000.0, "rope_scaling": {"type": "llama3", **LLAMA3}},
+        {"rope_theta": None, "rope_parameters": {"rope_type": "llama3", "rope_theta": 500000.0, **LLAMA3}},
+    ],
+    ids=["rope_type", "type", "rope_parameters"],
+)
+def test_rope_settings_old_and_new_mean_the_same(spelling: dict[str, Any]) -> None:
+    rope = from_hf(LLAMA_3_8B | spelling, "c").rope
+    assert rope.theta == 500000.0
+    assert rope.scaling == RopeScaling("llama3", 8.0, 8192, 1.0, 4.0)
+
+
+@pytest.mark.parametrize("scaling", [None, {"rope_type": "default"}, {"type": "default"}])
+def test_no_scaling_is_no_scaling(scaling: Any) -> None:
+    assert from_hf(LLAMA_3_8B | {"rope_scaling": scaling}, "c").rope.scaling is None
+
+
+@pytest.mark.parametrize(("given", "width"), [(None, 128), (64, 64), (256, 256)])
+def test_an_explicit_head_width_wins_and_null_means_the_quotient(given: int | None, width: int) -> None:
+    assert from_hf(LLAMA_3_8B | {"head_dim": given}, "c").head_dim == width
+
+
+def test_absent_kv_heads_mean_plain_multi_head_attention() -> None:
+    config = {k: v for k, v in LLAMA_3_8B.items() if k != "num_key_value_heads"}
+    assert from_hf(config, "c").kv_heads == 32
+
+
+def test_an_unknown_key_is_named() -> None:
+    with pytest.raises(UnsupportedError, match="`attn_logit_softcapping`"):
+        from_hf(LLAMA_3_8B | {"attn_logit_softcapping": 50.0}, "c")
+
+
+def test_an_unknown_rope_key_is_named() -> None:
+    with pytest.raises(UnsupportedError, match=r"`rope_scaling\.short_factor`"):
+        from_hf(LLAMA_3_8B | {"rope_scaling": {"type": "linear", "factor": 2.0, "short_factor": [1]}}, "c")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": None}, "`hidden_size` is missing"),
+        ({"hidden_size": "big"}, "should be a int, found 'big'"),
+        ({"hidden_size": True}, "should be a int, found True"),
+        ({"hidden_size": 0}, "outside 1"),
+        ({"num_hidden_layers": 10**9}, "outside 1 to 10000"),
+        ({"num_attention_heads": 33}, "doesn't divide by 33 heads"),
+        ({"rms_norm_eps": float("nan")}, "should be a float"),
+        ({"rope_scaling": [1]}, "should be an object"),
+        ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, "`rope_scaling.low_freq_factor` is missing"),
+        ({"rope_scaling": {"type": "linear"}}, "needs one above 0"),
+        ({"rope_theta": -1.0}, "must be above 0"),
+    ],
+)
+def test_impossible_values_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        from_hf(LLAMA_3_8B | change, "c")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_act": "gelu"}, "`hidden_act` is 'gelu'; only 'silu'"),
+        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "RoPE scaling `longrope`"),
+        ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "RoPE scaling `dynamic`"),
+    ],
+)
+def test_what_this_version_cannot_run_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        from_hf(LLAMA_3_8B | change, "c")
+
+
+def test_gguf_sizes_and_defaults() -> None:
+    config = from_gguf(GGUF, "m.gguf", vocab=100, tied=True)
+    assert (config.dim, config.heads, config.kv_heads, config.head_dim) == (64, 8, 2, 8)
+    assert config.rope.theta == 10000.0 and config.rope.pairing == "half" and config.tied
+
+
+def test_gguf_factors_become_scaling() -> None:
+    config = from_gguf(GGUF, "m.gguf", vocab=100, tied=True, rope_factors=(1.0, 1.0, 2.0, 8.0))
+    assert config.rope.scaling == RopeScaling("factors", factors=(1.0, 1.0, 2.0, 8.0))
+
+
+@pytest.mark.parametrize("factors", [(1.0,), (1.0, 0.0, 1.0, 1.0)])
+def test_gguf_factors_that_do_not_fit_are_refused(factors: tuple[float, ...]) -> None:
+    with pytest.raises(FormatError, match="rope_freqs"):
+        from_gguf(GGUF, "m.gguf", vocab=100, tied=True, rope_factors=factors)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"llama.expert_count": 8}, "`llama.expert_count` is 8"),
+        ({"llama.attention.value_length": 4}, "`llama.attention.value_length` is 4"),
+        ({"llama.brand_new": 1}, "`llama.brand_new`"),
+        ({"llama.rope.scaling.type": "longrope"}, "`longrope`"),
+    ],
+)
+def test_gguf_settings_that_cannot_be_run_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        from_gguf(GGUF | change, "m.gguf", vocab=100, tied=True)
+
+
+def test_gguf_yarn_keeps_llama_cpp_s_magnitude() -> None:
+    change = {
+        "llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 16.0,
+        "llama.rope.scaling.original_context_length": 32,
+    }  # fmt: skip
+    scaling = from_gguf(GGUF | change, "m.gguf", vocab=100, tied=True).rope.scaling
+    assert scaling is not None
+    assert scaling.attention_factor == pytest.approx(1.2772589)
