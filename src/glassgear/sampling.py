@@ -58,6 +58,7 @@ LogitsHook = Callable[[FloatArray, Sequence[int]], FloatArray | None]
 # keep one id whichever way its .5 was rounded.
 RESOLUTION = 1e-6
 
+NEAR = 12.0  # nats below the largest logit within which top-p looks first
 BUCKETS_PER_NAT = 32  # how finely top-p sorts logits into buckets before it looks inside one
 BUCKETS = 128 * BUCKETS_PER_NAT  # beyond 128 nats below the top, nothing is left of a float32
 BLOCK = 64  # logits whose maximum top-k looks at together
@@ -233,21 +234,29 @@ def top_k(values: FloatArray, k: int) -> IdArray:
 def top_p(values: FloatArray, p: float) -> IdArray:
     """Positions, rising, of the smallest set of most probable ids whose total reaches p.
 
-    A total within a millionth of p counts as reaching it. Without a sort of the whole
-    vocabulary: logits fall into buckets by their distance from the largest, and only the
-    bucket in which the total passes p is sorted.
+    A total within a millionth of p counts as reaching it. No sort of the whole vocabulary:
+    logits far below the largest are left aside if the rest makes up the total, the others fall
+    into buckets by their distance from the largest, and only the bucket in which the total
+    passes p is sorted.
     """
+    weights = _weights(values)
+    goal = (p - RESOLUTION) * weights.sum(dtype=np.float64)
+    near = np.flatnonzero(values >= float(values.max()) - NEAR)
+    if len(near) * 8 < len(values) and weights[near].sum(dtype=np.float64) >= goal:
+        return near[_smallest_set(values[near], weights[near], goal)]
+    return _smallest_set(values, weights, goal)
+
+
+def _smallest_set(values: FloatArray, weights: FloatArray, goal: float) -> IdArray:
     with np.errstate(over="ignore"):
         distance = (values.max() - values) * np.float32(BUCKETS_PER_NAT)
     bucket = np.minimum(distance, BUCKETS - 1).astype(np.int32)
-    weights = _weights(values)
-    mass = np.cumsum(np.bincount(bucket, weights, minlength=BUCKETS))
-    goal = (p - RESOLUTION) * mass[-1]
-    cut = min(int(np.searchsorted(mass, goal)), int(bucket.max()))
+    mass = np.cumsum(np.bincount(bucket, weights))
+    cut = min(int(np.searchsorted(mass, goal)), len(mass) - 1)
     border = np.flatnonzero(bucket == cut)
     border = border[np.argsort(-values[border], kind="stable")]
-    reached = (mass[cut - 1] if cut else 0.0) + np.cumsum(weights[border], dtype=np.float64)
-    count = int(np.searchsorted(reached, goal)) + 1
+    totals = (mass[cut - 1] if cut else 0.0) + np.cumsum(weights[border], dtype=np.float64)
+    count = int(np.searchsorted(totals, goal)) + 1
     return np.sort(np.concatenate([np.flatnonzero(bucket < cut), border[:count]]))
 
 

@@ -85,12 +85,10 @@ def _number(name: str, value: object, low: float, high: float) -> float:
 
 
 def _whole(name: str, value: object, low: int) -> int:
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        number = int(value)
-    elif isinstance(value, float) and value.is_integer():
-        number = int(value)
-    else:
+    whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    if not whole or isinstance(value, bool):
         raise SettingError(f"{name} must be a whole number, found {value!r}")
+    number: int = int(value)  # type: ignore[call-overload]
     if number < low:
         raise SettingError(f"{name} must be {low} or more, found {value}")
     return number

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 _STRUCT = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "B", U64: "Q", I64: "q",
@@ -60,3 +63,15 @@ def gguf(
     )
     head = start + counts + b"".join(pairs) + b"".join(entries)
     return head + bytes(-len(head) % alignment) + data if data else head
+
+
+def floats(count: int, first: float = 0.0) -> bytes:
+    """`count` float32 values that rise by one."""
+    return np.arange(first, first + count, dtype=np.float32).tobytes()
+
+
+def save(folder: Path, data: bytes, name: str = "model.gguf") -> Path:
+    """Write a file."""
+    path = folder / name
+    path.write_bytes(data)
+    return path

@@ -84,10 +84,24 @@ class TestWhatTheLibraryWrites:
         torch = pytest.importorskip("torch")
         from safetensors.torch import save_file
 
-        names = (
-            "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool "
-            "float8_e4m3fn float8_e5m2 complex64"
-        ).split()
+        names = [
+            "float64",
+            "float32",
+            "float16",
+            "bfloat16",
+            "int64",
+            "int32",
+            "int16",
+            "int8",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+            "bool",
+            "float8_e4m3fn",
+            "float8_e5m2",
+            "complex64",
+        ]
         save_file({name: torch.zeros(2, 3).to(getattr(torch, name)) for name in names}, file)
         found = ours.read(file)
         assert {name: t.shape for name, t in found.items()} == dict.fromkeys(names, (2, 3))
@@ -323,7 +337,9 @@ class TestWriting:
     arrays = st.dictionaries(
         st.text(st.characters(exclude_categories=["Cs"]), max_size=8).filter(lambda s: s != "__metadata__"),
         st.tuples(
-            st.sampled_from("f8 f4 >f4 f2 i8 i4 i2 i1 u8 u4 u2 u1 b1 c8".split()),
+            st.sampled_from(
+                ["f8", "f4", ">f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "b1", "c8"]
+            ),
             st.lists(st.integers(0, 3), max_size=3),
         ),
         max_size=5,
@@ -344,7 +360,9 @@ class TestWriting:
         for name, array in arrays.items():
             np.testing.assert_array_equal(theirs[name], array)
             assert theirs[name].dtype == array.dtype.newbyteorder("=")
-        assert {name: t.shape for name, t in ours.read(path).items()} == {n: a.shape for n, a in arrays.items()}
+        assert {name: t.shape for name, t in ours.read(path).items()} == {
+            n: a.shape for n, a in arrays.items()
+        }
 
     def test_stored_tensors_are_copied_bit_for_bit(self, tmp_path: Path) -> None:
         first, second = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
@@ -391,7 +409,9 @@ def mutations(rng: random.Random, seed: bytes) -> bytes:
             case 3:
                 data = data[: rng.randrange(len(data) + 1)]
             case 4:
-                data[:8] = rng.choice([0, 1, header_end, 2**31, 2**63, 2**64 - 1, len(data)]).to_bytes(8, "little")
+                data[:8] = rng.choice([0, 1, header_end, 2**31, 2**63, 2**64 - 1, len(data)]).to_bytes(
+                    8, "little"
+                )
             case 5:
                 words = [b"F32", b"BF16", b"dtype", b"shape", b"data_offsets", b"[", b"]", b"1", b"8", b"0"]
                 data = bytearray(data.replace(rng.choice(words), rng.choice(words), rng.choice([1, -1])))

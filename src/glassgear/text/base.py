@@ -7,7 +7,7 @@ interface alone (`chat.py`, `stream.py`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Tokenizer"]
 
@@ -25,6 +25,11 @@ class Tokenizer(ABC):
         adds_bos: whether `add_special=True` puts `bos_id` in front.
         warnings: what a user should know about how it was loaded (an unknown `pre` name, say).
         normalises: how a round trip may change text, in words; empty where it never does.
+        joins: whether `decode` is the joined `token_bytes`; if not, streams decode short windows.
+        chat_template: the Jinja source that came with the vocabulary, or several by name
+            (`{"default": ..., "tool_use": ...}`), or None.
+        special_tokens: texts that a chat template may use, by the names it uses: `bos_token`,
+            `eos_token`, `pad_token`, `unk_token`, ...
     """
 
     kind: str = ""
@@ -37,6 +42,9 @@ class Tokenizer(ABC):
     adds_eos: bool = False
     warnings: tuple[str, ...] = ()
     normalises: str = ""
+    joins: bool = True
+    chat_template: str | Mapping[str, str] | None = None
+    special_tokens: Mapping[str, str] = {}
 
     @abstractmethod
     def encode(self, text: str, add_special: bool = False, parse_special: bool = False) -> list[int]:
@@ -50,11 +58,32 @@ class Tokenizer(ABC):
                 text you trust: never for what a user typed.
         """
 
+    def encode_parts(self, parts: Iterable[tuple[str, bool]], add_special: bool = False) -> list[int]:
+        """Ids of a text of which only some parts are trusted, such as a rendered chat.
+
+        Args:
+            parts: pieces of one text in order, each with whether control tokens written in it are
+                read as what they are. One that reaches into a part that isn't trusted stays text.
+            add_special: as in `encode`.
+
+        The tokenizers of this package encode text across the borders of parts, so that the ids
+        are those of the whole text, less the control tokens that nobody vouches for. This plain
+        version cuts at every border.
+        """
+        ids: list[int] = []
+        for text, trusted in parts:
+            ids += self.encode(text, add_special and not ids, trusted)
+        return ids
+
     @abstractmethod
     def token_bytes(self, token: int) -> bytes:
         """The bytes an id stands for inside a text (a control token: its own text, UTF-8).
 
-        Joined over ids they are the text's UTF-8, up to `leading_space`.
+        Joined over ids they are the text's UTF-8, up to `leading_space` and what `normalises`
+        says. Where `joins` is False they are only a close guess.
+
+        Raises:
+            TokenizerError: the vocabulary has no such id.
         """
 
     @abstractmethod

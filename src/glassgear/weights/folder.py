@@ -21,7 +21,16 @@ from glassgear.weights import safetensors
 from glassgear.weights.json_object import quoted, read_object
 from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["CONFIG", "TOKENIZER_FILES", "WEIGHTS", "WEIGHTS_INDEX", "Folder", "read_folder", "weight_files"]
+__all__ = [
+    "CONFIG",
+    "GENERATION_CONFIG",
+    "TOKENIZER_FILES",
+    "WEIGHTS",
+    "WEIGHTS_INDEX",
+    "Folder",
+    "read_folder",
+    "weight_files",
+]
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -7,7 +7,7 @@ or not at all. Quantising is left to others.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ __all__ = ["write"]
 
 _KINDS = {dtype.newbyteorder("="): kind for kind, dtype in NUMBERS.items() if kind != BOOL}
 _KINDS[np.dtype(np.bool_)] = BOOL
+_SCALAR_INTEGERS = (np.uint32, np.int32, np.uint64, np.int64)
+_LIST_INTEGERS = (np.int32, np.int64, np.uint64)
 
 
 def write(path: str | PathLike[str], metadata: Mapping[str, Any], tensors: Iterable[StoredTensor]) -> None:
@@ -122,32 +124,44 @@ def _value(key: str, value: Any) -> tuple[int, bytes]:
         return STRING, _string(value)
     if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim):
         return ARRAY, _array(key, value)
-    kind, numbers = _numbers(key, value, (np.uint32, np.int32, np.uint64, np.int64))
-    return kind, numbers.tobytes()
+    numpy = isinstance(value, np.ndarray | np.generic)
+    numbers = np.asarray(value) if numpy else _as_numpy(key, [value], _SCALAR_INTEGERS)
+    return _kind(key, numbers), _little_endian(numbers)
 
 
 def _array(key: str, values: Any) -> bytes:
+    """The type of the entries, their number, and their bytes."""
     if len(values) and all(isinstance(value, str) for value in values):
         kind, payload = STRING, b"".join(_string(value) for value in values)
     elif len(values) and all(isinstance(value, list | tuple | np.ndarray) for value in values):
         kind, payload = ARRAY, b"".join(_array(key, value) for value in values)
     else:
-        kind, numbers = _numbers(key, values, (np.int32, np.int64, np.uint64))
-        payload = numbers.tobytes()
+        numbers = values if isinstance(values, np.ndarray) else _as_numpy(key, values, _LIST_INTEGERS)
+        kind, payload = _kind(key, numbers), _little_endian(numbers)
     return struct.pack("<IQ", kind, len(values)) + payload
 
 
-def _numbers(key: str, values: Any, integers: tuple[type[np.integer[Any]], ...]) -> tuple[int, NDArray[Any]]:
-    """Numbers in a type that GGUF has: their own if they are NumPy's, else the first that fits."""
-    found = np.asarray(values)
-    if not isinstance(values, np.ndarray | np.generic):
-        if found.dtype.kind in "iu" or not found.size:
-            low, high = (int(found.min()), int(found.max())) if found.size else (0, 0)
-            fitting = (one for one in integers if np.iinfo(one).min <= low and high <= np.iinfo(one).max)
-            found = found.astype(next(fitting))
-        elif found.dtype.kind == "f":
-            found = found.astype(np.float32)
-    dtype = found.dtype.newbyteorder("=")
-    if dtype not in _KINDS or found.ndim > 1:
-        raise SettingError(f"metadata {key!r}: GGUF has no type for {values!r:.80}")
-    return _KINDS[dtype], found.astype(dtype.newbyteorder("<"))
+def _as_numpy(key: str, values: Sequence[Any], integers: Sequence[type[np.integer[Any]]]) -> NDArray[Any]:
+    """Python's numbers in the first type that holds them all."""
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return np.array(values, np.bool_)
+    if kinds <= {int}:
+        low, high = min(values, default=0), max(values, default=0)
+        for integer in integers:
+            if np.iinfo(integer).min <= low and high <= np.iinfo(integer).max:
+                return np.array(values, integer)
+    if kinds <= {int, float} and float in kinds:
+        return np.array(values, np.float32)
+    raise SettingError(f"metadata {key!r}: GGUF has no type for {values!r:.80}")
+
+
+def _kind(key: str, numbers: NDArray[Any]) -> int:
+    kind = _KINDS.get(numbers.dtype.newbyteorder("="))
+    if kind is None:
+        raise SettingError(f"metadata {key!r}: GGUF has no type for {numbers.dtype} values")
+    return kind
+
+
+def _little_endian(numbers: NDArray[Any]) -> bytes:
+    return numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()

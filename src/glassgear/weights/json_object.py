@@ -56,7 +56,8 @@ def read_object(path: str | PathLike[str], most_bytes: int = MOST_BYTES) -> dict
         raise NotFoundError(os.fspath(path).replace("\0", "\\0"), f"is not a path: {error}") from None
     if not data.strip():
         raise FormatError(path, "is empty: the download failed, so fetch it again")
-    if data.lstrip()[:1] not in (b"{", b"[") and (other := foreign(data[:_HEAD_BYTES])):
+    opening = data[:_HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    if opening not in (b"{", b"[") and (other := foreign(data[:_HEAD_BYTES])):
         raise FormatError(path, f"should be JSON, but is {other}")
     return parse_object(path, data)
 

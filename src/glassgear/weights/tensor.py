@@ -93,7 +93,7 @@ class StoredTensor:
             row, column = divmod(found.block * size, self.matrix[1])
             raise FormatError(
                 self.file,
-                f"tensor {self.name!r} ({self.type}) holds {found.value}: the {field} of block "
+                f"tensor {self.name!r:.80} ({self.type}) holds {found.value}: the {field} of block "
                 f"{found.block:,} (stored row {row:,}, from column {column:,}). "
                 "The file is damaged or was converted wrongly",
             )
@@ -109,8 +109,8 @@ class StoredTensor:
         if self.type not in quant.TYPES and self.scales is None:
             raise UnsupportedError(
                 self.file,
-                f"tensor `{self.name}` holds values of type {self.type}, which this version can't compute with: "
-                "take a checkpoint in F32, F16, BF16 or a GGUF",
+                f"tensor `{self.name}` holds values of type {self.type}, which this version can't "
+                "compute with: take a checkpoint in F32, F16, BF16 or a GGUF",
             )
 
     def _decode(
@@ -118,6 +118,7 @@ class StoredTensor:
     ) -> NDArray[np.float32]:
         if scales is not None:
             codes = data.view(np.int8).astype(np.float32).reshape(scales.size, -1)
-            return (codes * scales.reshape(-1, 1)).reshape(-1)
+            with np.errstate(over="ignore"):  # judged by `check_finite`, and by whoever uses the values
+                return (codes * scales.reshape(-1, 1)).reshape(-1)
         self.require_decodable()
         return quant.decode(self.type, data)

@@ -1,0 +1,93 @@
+"""What the int64 fields of a step and of a frame mean: the contract of program and kernels.
+
+A **step** says what to do, and stays as it is while the program lives. A **frame** says for
+which rows, and is filled anew for each batch step. Both are read by address.
+
+Activation blocks: 32 int8 codes, then a float32 unit (what a code of 1 is worth), then, as
+int32, minus the sum of all codes, of the first 16 and of the last 16: 48 bytes. Four tokens
+lie together, block by block, so that a tile reads them with fixed distances:
+block b of token t starts at ((t // 4) * blocks + b) * 192 + (t % 4) * 48.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["ACTIVATION_BLOCK", "GROUP", "QUERY_ROWS", "ROWS", "STEP_FIELDS", "TILE", "Frame", "Step", "Sync", "quantized_bytes"]
+
+ACTIVATION_BLOCK = 48  # bytes
+GROUP = 4  # tokens that lie together
+TILE = 12  # tokens of the widest tile: buffers have room for so many more rows than are used
+ROWS = 512  # most rows of a pass
+QUERY_ROWS = 48  # pairs of token and query head that attention handles together
+STEP_FIELDS = 24
+
+
+class Step(IntEnum):
+    """Fields of a step. A kernel uses some of them."""
+
+    KERNEL = 0  # address of the function
+    BARRIER = 1  # 1: all wait after it; 2: only where rows were shared out, not each done by all
+    INPUT = 2  # address
+    OUTPUT = 3  # address
+    WEIGHTS = 4  # address
+    COLUMNS = 5  # inputs of a matrix, width of a norm
+    INPUT_STRIDE = 6  # bytes from row to row
+    OUTPUT_STRIDE = 7  # bytes from row to row
+    PANELS = 8  # panels of 16 rows of this matrix
+    UNIT = 9  # panels, or heads, that stay together when work is shared out
+    UNIT_FIRST = 10  # number of this step's first unit
+    UNITS = 11  # units of all steps that are shared out together
+    ADD = 12  # 1: add to the output
+    WANTED = 13  # 1: only the rows whose logits are wanted
+    CODES = 14  # address of activation blocks to write; 0 for none
+    PRIVATE = 15  # bytes from thread to thread of a buffer that each thread may have for itself
+    A = 16  # what else a kernel needs; named where it is used
+    B = 17
+    C = 18
+    D = 19
+    E = 20
+    F = 21
+    G = 22
+    H = 23
+
+
+class Frame(IntEnum):
+    """Fields of a frame."""
+
+    ROWS = 0  # rows of this pass
+    WANTED = 1  # how many rows' logits are wanted
+    WANTED_ROWS = 2  # address: their numbers, int64
+    POSITIONS = 3  # address: position of each row, int64
+    PAGE_OF_ROW = 4  # address: address of the cache page of each row, int64
+    SPANS = 5  # address: for each sequence 4 int64: first row, rows, first page, where its scores go
+    SPAN_COUNT = 6
+    PAGES = 7  # address: addresses of the cache pages of all sequences, int64
+    LOGITS = 8  # address of the output
+    LOGITS_STRIDE = 9
+    SHARED_OUT = 10  # 1: rows of cheap steps are shared out; 0: each thread does all of them
+    COUNTERS = 11  # address: int64 per step, for work that is taken from a queue
+    SCRATCH = 12  # address: a piece of memory for each thread
+    SCRATCH_BYTES = 13
+    ROTATIONS = 14  # address: addresses of the tables of cos and sin, int64
+
+
+def quantized_bytes(rows: int, columns: int) -> int:
+    """Bytes of the activation blocks of `rows` rows."""
+    return -(-rows // GROUP) * (columns // 32) * GROUP * ACTIVATION_BLOCK
+
+
+class Sync(IntEnum):
+    """Words through which a team talks, each on a cache line of its own."""
+
+    ARRIVED = 0  # threads at the meeting point
+    GENERATION = 1  # meetings so far
+    CALLED_OFF = 2  # not 0: stop waiting and go
+    JOB = 3  # number of the newest job
+    PROGRAM = 4  # of that job: address of its steps
+    COUNT = 5  # steps
+    FRAME = 6  # address
+    THREADS = 7  # how many take part in the next job
+    YIELDS = 8  # how often a waiting thread gave way
+    EXPECT = 9  # 1: work is about to come, don't park
+    PARKED = 10  # first of a word per thread: 1 if it sleeps and must be woken

@@ -1,0 +1,132 @@
+"""Matrix products: a thread's share of the panels of one matrix, times all rows of a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numba import njit
+
+from glassgear.backends.cpu.fields import Frame, Step
+from glassgear.backends.cpu.kernels.tiles import float_tile, quant_tile
+from glassgear.backends.cpu.kernels.vectors import at
+from glassgear.backends.cpu.layouts import PANEL, FloatLayout, quant_layout
+
+__all__ = ["float_matmul", "output_of", "quant_matmul", "rows_of", "share"]
+
+STRIP = 96  # tokens that stay in the first cache while panels go by: a multiple of every tile
+
+
+@njit(inline="always")
+def share(step, thread, threads):  # type: ignore[no-untyped-def]
+    """This thread's units of the step, as the range [first, last) of the step's own."""
+    first = at(step, Step.UNIT_FIRST)
+    units = at(step, Step.UNITS)
+    count = at(step, Step.PANELS) // at(step, Step.UNIT)
+    low = max(0, units * thread // threads - first)
+    high = min(count, units * (thread + 1) // threads - first)
+    return low, high
+
+
+@njit(inline="always")
+def rows_of(step, frame):  # type: ignore[no-untyped-def]
+    """How many rows the step is for."""
+    return at(frame, Frame.WANTED) if at(step, Step.WANTED) else at(frame, Frame.ROWS)
+
+
+@njit(inline="always")
+def private(step, frame, thread):  # type: ignore[no-untyped-def]
+    """Distance in bytes to this thread's own copy of a small buffer, if each has one."""
+    return 0 if at(frame, Frame.SHARED_OUT) else thread * at(step, Step.PRIVATE)
+
+
+@njit(inline="always")
+def output_of(step, frame):  # type: ignore[no-untyped-def]
+    """Address and stride of the output; a step without one writes logits."""
+    out = at(step, Step.OUTPUT)
+    if out == 0:
+        return at(frame, Frame.LOGITS), at(frame, Frame.LOGITS_STRIDE)
+    return out, at(step, Step.OUTPUT_STRIDE)
+
+
+def quant_matmul(key: str, dot: str) -> Callable[[int, int, int, int], int]:
+    """The kernel for matrices of codes in the layout `key`."""
+    layout = quant_layout(key)
+    panel_of_block = layout.block_bytes
+    large = (8 if layout.sub == 16 else 12) if dot == "avx512vnni" else 4
+    middle = 8 if large == 12 else 4
+
+    def kernel(step: int, frame: int, thread: int, threads: int) -> int:
+        rows = rows_of(step, frame)
+        blocks = at(step, Step.COLUMNS) // 32
+        panel_bytes = blocks * panel_of_block
+        x = at(step, Step.INPUT) + private(step, frame, thread)
+        out, stride = output_of(step, frame)
+        weights, unit, add = at(step, Step.WEIGHTS), at(step, Step.UNIT), at(step, Step.ADD)
+        row_bytes = blocks * 48
+        low, high = share(step, thread, threads)
+        low, high = low * unit, high * unit
+        for start in range(0, rows, STRIP):
+            stop = min(rows, start + STRIP)
+            for panel in range(low, high):
+                w, o = weights + panel * panel_bytes, out + panel * 64
+                r = start
+                while stop - r >= large:
+                    quant_tile(key, dot, large, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
+                    r += large
+                while r < stop:
+                    if stop - r > 4:
+                        quant_tile(key, dot, middle, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
+                        r += middle
+                    elif stop - r > 1:
+                        quant_tile(key, dot, 4, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
+                        r += 4
+                    else:
+                        quant_tile(key, dot, 1, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
+                        r += 1
+        return 0
+
+    return kernel
+
+
+def float_matmul(key: str, wide: int) -> Callable[[int, int, int, int], int]:
+    """The kernel for float matrices in the layout `key`; `wide` where there are 32 registers of 512 bits."""
+    width = PANEL * FloatLayout(key).width
+    large = 12 if wide else 4
+    several = 4  # panels at a time for one row: the sums of one alone would wait for each other
+
+    def kernel(step: int, frame: int, thread: int, threads: int) -> int:
+        rows = rows_of(step, frame)
+        columns = at(step, Step.COLUMNS)
+        panel_bytes = columns * width
+        x = at(step, Step.INPUT) + private(step, frame, thread)
+        x_stride = at(step, Step.INPUT_STRIDE)
+        out, stride = output_of(step, frame)
+        weights, unit, add = at(step, Step.WEIGHTS), at(step, Step.UNIT), at(step, Step.ADD)
+        low, high = share(step, thread, threads)
+        low, high = low * unit, high * unit
+        for start in range(0, rows, STRIP):
+            stop = min(rows, start + STRIP)
+            if stop - start == 1:
+                at_x, o = x + start * x_stride, out + start * stride
+                panel = low
+                while high - panel >= several:
+                    w = weights + panel * panel_bytes
+                    float_tile(key, several, 1, w, at_x, x_stride, columns, o + panel * 64, stride, add)
+                    panel += several
+                while panel < high:
+                    w = weights + panel * panel_bytes
+                    float_tile(key, 1, 1, w, at_x, x_stride, columns, o + panel * 64, stride, add)
+                    panel += 1
+                continue
+            for panel in range(low, high):
+                w, o = weights + panel * panel_bytes, out + panel * 64
+                r = start
+                while stop - r >= large:
+                    float_tile(key, 1, large, w, x + r * x_stride, x_stride, columns, o + r * stride, stride, add)
+                    r += large
+                while r < stop:
+                    float_tile(key, 1, 4, w, x + r * x_stride, x_stride, columns, o + r * stride, stride, add)
+                    r += 4
+        return 0
+
+    return kernel

@@ -1,0 +1,119 @@
+"""A small team of threads that runs programs.
+
+The caller is the first of them; the others wait in compiled code for a moment after each job,
+because the next token comes soon, and then sleep. They are made when first needed, anew after a
+fork, and go when the team does.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Mapping
+
+import numpy as np
+
+from glassgear.backends.cpu.fields import Sync
+from glassgear.backends.cpu.machine_code import Entry, Kernel, entry
+
+__all__ = ["TEAM_KERNELS", "Team"]
+
+LEAD, FOLLOW, GATHER = (Kernel(("team", name)) for name in ("lead", "follow", "gather"))
+TEAM_KERNELS = (LEAD, FOLLOW, GATHER)
+PATIENCE = 6000  # looks before a thread sleeps, most of them after giving way: some milliseconds
+WORD = 8  # int64 from word to word: a cache line
+
+
+class Team:
+    """Threads 0 (the caller) to `size` - 1.
+
+    Args:
+        size: how many, at least 1.
+        addresses: where the kernels of `TEAM_KERNELS` are.
+    """
+
+    def __init__(self, size: int, addresses: Mapping[Kernel, int]) -> None:
+        self.size = size
+        self._lead, self._gather = entry(addresses[LEAD]), entry(addresses[GATHER])
+        self._follow = entry(addresses[FOLLOW])
+        self._process = 0
+        self._ready: _Ready | None = None
+        self._alone = _words(1)
+
+    def run(self, program: int, count: int, frame: int, threads: int | None = None) -> None:
+        """Run the first `count` steps at address `program` for the frame at `frame`."""
+        threads = self.size if threads is None else min(threads, self.size)
+        if threads == 1:
+            self._lead(program, count, frame, self._alone.ctypes.data)
+            return
+        if self._ready is None or self._process != os.getpid() or self._ready.broken:
+            self._make()
+        ready = self._ready
+        assert ready is not None
+        # An interrupt may come between any two lines but not inside `lead`. Before it, threads
+        # only wait; if it comes after, the work is done.
+        try:
+            ready.words[WORD * Sync.THREADS] = threads
+            asleep = self._gather(ready.address, self.size, 0, 0)
+            for thread in range(1, self.size):
+                if asleep >> thread & 1:
+                    ready.locks[thread].release()
+            ready.broken = True
+            self._lead(program, count, frame, ready.address)
+            ready.broken = False
+        finally:
+            ready.words[WORD * Sync.EXPECT] = 0
+
+    def _make(self) -> None:
+        if self._ready is not None and self._process == os.getpid():
+            self._ready.dismiss()
+        self._process = os.getpid()
+        ready = self._ready = _Ready(self.size)
+        for thread in range(1, self.size):
+            threading.Thread(
+                target=_work,
+                args=(self._follow, ready.words, thread, ready.locks[thread]),
+                name=f"glassgear-{thread}",
+                daemon=True,
+            ).start()
+        weakref.finalize(self, ready.dismiss)
+
+
+class _Ready:
+    """What the threads of one team share."""
+
+    def __init__(self, size: int) -> None:
+        self.words = _words(size)
+        self.address = int(self.words.ctypes.data)
+        self.locks = [threading.Lock() for _ in range(size)]
+        self.broken = False
+        for thread, lock in enumerate(self.locks):
+            lock.acquire()
+            self.words[WORD * (Sync.PARKED + thread)] = 1
+
+    def dismiss(self) -> None:
+        """Let the threads end."""
+        self.words[WORD * Sync.CALLED_OFF] = 1
+        for lock in self.locks:
+            if lock.locked():
+                lock.release()
+
+
+def _words(size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Zeroed words, the first on a cache line of its own."""
+    raw = np.zeros(WORD * (Sync.PARKED + size + 1), np.int64)
+    skip = -raw.ctypes.data % 64 // 8
+    words = raw[skip:]
+    words[WORD * Sync.THREADS] = 1
+    return words
+
+
+def _work(follow: Entry, words: np.ndarray, thread: int, lock: threading.Lock) -> None:  # type: ignore[type-arg]
+    """The life of a thread: sleep, do all work that comes, sleep."""
+    done = 0
+    while True:
+        lock.acquire()
+        done = follow(int(words.ctypes.data), thread, done, PATIENCE)
+        if done < 0 or words[WORD * Sync.CALLED_OFF]:
+            return

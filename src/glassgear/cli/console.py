@@ -1,0 +1,186 @@
+"""Streams and messages: results go to stdout, everything else to stderr.
+
+Results are UTF-8 with bare line feeds on every system. Colours, status lines and bars only
+where a person looks on: never in a pipe, and no colours under `NO_COLOR` or `TERM=dumb`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+from glassgear.errors import FileError, GlassgearError
+
+__all__ = [
+    "cells",
+    "decoded",
+    "error",
+    "is_terminal",
+    "may_colour",
+    "note",
+    "open_stdin",
+    "padded",
+    "prepare_streams",
+    "read_stdin",
+    "say",
+    "status",
+    "style",
+    "visible",
+    "write",
+]
+
+STATUS_AFTER = 0.5  # seconds before a status line shows: what is quicker needs none
+STDIN = "standard input"
+
+
+def prepare_streams() -> None:
+    """Make stdout and stderr UTF-8, whatever the locale says; nothing printed can then fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+
+
+def may_colour() -> bool | None:
+    """False where colours aren't wanted; None leaves it to whether the stream is a terminal."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether a person looks at this stream."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+def style(text: str, **looks: Any) -> str:
+    """Text with a colour or weight; `click.echo` takes it off again where it has no place."""
+    return click.style(text, **looks)
+
+
+def write(text: str) -> None:
+    """Put a piece of a result on stdout at once.
+
+    On a terminal, control characters other than newline and tab become visible: what a model
+    says must not move the cursor or set the title.
+    """
+    if text:
+        if is_terminal(sys.stdout):
+            text = visible(text)
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def visible(text: str) -> str:
+    """Text whose control characters can be seen and do nothing."""
+    if text.isprintable():
+        return text
+    return "".join(_visible(c) for c in text)
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) != "Cc" or character in "\n\t":
+        return character
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)  # the control pictures of Unicode
+    return "\u2421" if code == 0x7F else "\ufffd"
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Text filled up with spaces to a width in terminal cells; a wide character takes two."""
+    space = " " * max(0, width - cells(text))
+    return space + text if right else text + space
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    narrow = [c for c in text if not unicodedata.combining(c)]
+    return len(narrow) + sum(unicodedata.east_asian_width(c) in "WF" for c in narrow)
+
+
+def say(text: str = "", **looks: Any) -> None:
+    """A line for the person on stderr: progress, figures, notices."""
+    click.echo(style(text, **looks) if looks else text, err=True, color=may_colour())
+
+
+def note(text: str) -> None:
+    """Something the user should know, on stderr."""
+    say(f"{style('note:', fg='yellow')} {visible(text)}")
+
+
+def error(text: str) -> None:
+    """What went wrong, in one sentence, on stderr."""
+    say(f"{style('error:', fg='red', bold=True)} {visible(text)}")
+
+
+@contextmanager
+def status(text: str) -> Iterator[None]:
+    """Show a line on the terminal while something takes long; it is gone afterwards."""
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    lock, shown = threading.Lock(), [False, False]  # [is shown, is over]
+
+    def show() -> None:
+        with lock:
+            if not shown[1]:
+                shown[0] = True
+                click.echo(f"\r{style(text, dim=True)}", nl=False, err=True, color=may_colour())
+
+    timer = threading.Timer(STATUS_AFTER, show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        with lock:
+            shown[1] = True
+            if shown[0]:
+                click.echo(f"\r{' ' * len(text)}\r", nl=False, err=True, color=may_colour())
+
+
+def open_stdin() -> IO[str]:
+    """Standard input as lines of UTF-8 text, whatever the locale says."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
+    return sys.stdin
+
+
+def read_stdin() -> str:
+    """All of standard input as text.
+
+    Raises:
+        FileError: it isn't UTF-8.
+    """
+    binary = getattr(sys.stdin, "buffer", None)
+    if binary is None:
+        raise GlassgearError("there is no standard input to read")
+    return decoded(binary.read(), STDIN)
+
+
+def decoded(raw: bytes, source: str) -> str:
+    """UTF-8 bytes as text, without the byte-order mark that Windows programs put in front.
+
+    Raises:
+        FileError: they aren't UTF-8; the message says where.
+    """
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as trouble:
+        raise FileError(
+            source,
+            f"isn't UTF-8 text: byte 0x{raw[trouble.start]:02x} at offset {trouble.start:,}. "
+            "Convert it, for instance with `iconv -t utf-8`",
+        ) from None

@@ -1,0 +1,70 @@
+"""Open what the user named, with a status line while it takes long and its notices afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from glassgear.cli import console
+from glassgear.errors import TokenizerError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from glassgear.language_model import LanguageModel
+    from glassgear.text.base import Tokenizer
+    from glassgear.weights.checkpoint import Checkpoint
+
+__all__ = ["MODEL_OPTIONS", "find", "open_checkpoint", "open_model", "open_tokenizer", "print_notices"]
+
+MODEL_OPTIONS = ("tokenizer", "context", "cache_type", "threads", "backend")
+
+
+def open_model(name: str, given: dict[str, Any]) -> LanguageModel:
+    """Load a model to run it.
+
+    Args:
+        name: a path or name.
+        given: options of the command; those of `options.model_options` are used.
+    """
+    import glassgear
+
+    chosen = {key: given[key] for key in MODEL_OPTIONS if given.get(key) is not None}
+    with console.status(f"Loading {name} ..."):
+        model = glassgear.load(name, **chosen)
+    print_notices(model.checkpoint.notices)
+    with suppress(TokenizerError):  # a model may come without a tokenizer
+        print_notices(model.tokenizer.warnings)
+    return model
+
+
+def open_tokenizer(name: str) -> Tokenizer:
+    """Load a tokenizer: of a model, or from a file of its own."""
+    import glassgear
+
+    with console.status(f"Loading {name} ..."):
+        tokenizer = glassgear.load_tokenizer(name)
+    print_notices(tokenizer.warnings)
+    return tokenizer
+
+
+def find(name: str) -> Path:
+    """The path of a model that the user named."""
+    from glassgear.weights.pull import resolve
+
+    return resolve(name)
+
+
+def open_checkpoint(name: str) -> Checkpoint:
+    """Open a model's files to look at them; no weight is read."""
+    from glassgear.weights import open as opener
+
+    with console.status(f"Opening {name} ..."):
+        return opener.open_checkpoint(find(name))
+
+
+def print_notices(notices: Iterable[str]) -> None:
+    """Say what the user should know about a file."""
+    for notice in notices:
+        console.note(notice)

@@ -1,0 +1,135 @@
+"""How a text that is being made gets printed: as text, as JSON lines, or a line for each token."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from glassgear.cli import console
+from glassgear.cli.stats import Stats
+
+if TYPE_CHECKING:
+    from glassgear.generate import Piece, TokenLogprob
+    from glassgear.text.base import Tokenizer
+
+__all__ = ["JsonLines", "Output", "PlainText", "TokenLines", "json_line", "quoted"]
+
+COLUMN = 18  # width of a token in a table
+
+
+class Output(Protocol):
+    """Where pieces go."""
+
+    def piece(self, piece: Piece) -> None:
+        """Print one piece now."""
+        ...
+
+    def end(self) -> None:
+        """Print what closes the text, however it ended."""
+        ...
+
+
+class PlainText:
+    """The text itself, and a newline after it.
+
+    Args:
+        prompt: printed first, if it isn't empty.
+        always_newline: also where the text ends with one, as llama2.c does.
+    """
+
+    def __init__(self, prompt: str = "", *, always_newline: bool = False) -> None:
+        self._always = always_newline
+        self._last = prompt[-1:]
+        if prompt:
+            if console.is_terminal(sys.stdout):
+                prompt = console.style(console.visible(prompt), bold=True)
+            click.echo(prompt, nl=False, color=console.may_colour())
+
+    def piece(self, piece: Piece) -> None:
+        """Print a piece's text."""
+        console.write(piece.text)
+        self._last = piece.text[-1:] or self._last
+
+    def end(self) -> None:
+        """Close the last line."""
+        if self._always or self._last != "\n":
+            console.write("\n")
+
+
+class JsonLines:
+    """An object on a line for each piece; the last one has the figures too."""
+
+    def __init__(self, tokenizer: Tokenizer, stats: Stats) -> None:
+        self._tokenizer = tokenizer
+        self._stats = stats
+        self._finished = False
+
+    def piece(self, piece: Piece) -> None:
+        """Print `text`, `ids`, and `logprobs` where they were asked for."""
+        found: dict[str, Any] = {"text": piece.text, "ids": list(piece.ids)}
+        if piece.logprobs is not None:
+            found["logprobs"] = [self._logprob(mark) for mark in piece.logprobs]
+        if piece.finish_reason is not None:
+            found |= self._stats.as_json()
+            self._finished = True
+        json_line(found)
+
+    def end(self) -> None:
+        """The figures, where no piece could say them because the text was interrupted."""
+        if not self._finished and self._stats.finish_reason is not None:
+            json_line({"text": "", "ids": []} | self._stats.as_json())
+
+    def _logprob(self, mark: TokenLogprob) -> dict[str, Any]:
+        top = [self._entry(token, value) for token, value in mark.top]
+        return self._entry(mark.id, mark.logprob) | {"top": top}
+
+    def _entry(self, token: int, logprob: float) -> dict[str, Any]:
+        finite = logprob if math.isfinite(logprob) else None  # JSON has no -Infinity
+        return {"id": token, "piece": self._tokenizer.piece(token), "logprob": finite}
+
+
+class TokenLines:
+    """A line for each token: its probability, and the likeliest ones beside it."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def piece(self, piece: Piece) -> None:
+        """Print the lines of a piece's tokens."""
+        for mark in piece.logprobs or ():
+            chosen = console.style(console.padded(self._name(mark.id), COLUMN), bold=True)
+            others = [self._share(token, value) for token, value in mark.top]
+            line = f"{chosen} {mark.logprob:>8.3f}  {'  '.join(others)}".rstrip()
+            click.echo(line, color=console.may_colour())
+
+    def end(self) -> None:
+        """Nothing: every line is closed."""
+
+    def _share(self, token: int, logprob: float) -> str:
+        name = console.style(console.padded(self._name(token), COLUMN), dim=True)
+        return f"{math.exp(logprob):>6.1%} {name}"
+
+    def _name(self, token: int) -> str:
+        return quoted(self._tokenizer, token)
+
+
+def quoted(tokenizer: Tokenizer, token: int) -> str:
+    r"""A token as a person reads it: `" the"`, `"\n"`, `<|im_end|>`, `\xe6\xad` for half a character."""
+    if tokenizer.is_special(token):
+        return console.visible(tokenizer.piece(token))
+    raw = tokenizer.token_bytes(token)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "".join(f"\\x{byte:02x}" for byte in raw)
+    return console.visible(json.dumps(text, ensure_ascii=False))
+
+
+def json_line(found: Any) -> None:
+    """One JSON value on a line of its own, at once."""
+    sys.stdout.write(json.dumps(found, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()

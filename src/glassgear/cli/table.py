@@ -1,0 +1,40 @@
+"""Columns of text, and sizes as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from glassgear.cli import console
+
+__all__ = ["size", "table"]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
+    """Rows below a dim head, columns aligned.
+
+    Args:
+        head: the columns' names.
+        rows: their cells, plain text.
+        right: columns that end at the same place rather than begin there: numbers.
+    """
+    cells = [[console.visible(cell) for cell in row] for row in rows]
+    widths = [max(console.cells(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        parts = (
+            console.padded(cell, w, right=i in right)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        return "  ".join(parts).rstrip()
+
+    return "\n".join([console.style(line(head), dim=True), *(line(row) for row in cells)])
+
+
+def size(nbytes: float) -> str:
+    """Bytes as a person reads them, in powers of a thousand: `98.4 MB`."""
+    amount, unit = float(nbytes), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if amount < 999.95:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
