@@ -172,7 +172,9 @@ def test_no_tokens_asked_for_means_none(model: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("prompt", [None, ""])
-def test_without_a_prompt_the_text_starts_from_the_first_token(model: LanguageModel, prompt: str | None) -> None:
+def test_without_a_prompt_the_text_starts_from_the_first_token(
+    model: LanguageModel, prompt: str | None
+) -> None:
     assert model.encode(prompt) == [0]
     assert list(model.generate(prompt, max_tokens=2, temperature=0))
 
@@ -264,7 +266,9 @@ def test_scores_are_the_log_probabilities_of_the_text(model: LanguageModel) -> N
     assert score.perplexity == pytest.approx(np.exp(-want.mean()), rel=1e-5)
 
 
-def test_a_text_longer_than_the_context_is_scored_whole_with_half_a_context_before(model: LanguageModel) -> None:
+def test_a_text_longer_than_the_context_is_scored_whole_with_half_a_context_before(
+    model: LanguageModel,
+) -> None:
     model.context = 16
     ids = np.random.default_rng(1).integers(3, 98, 50).tolist()
     score = model.score(ids)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from glassgear.generate import Piece, TokenLogprob
     from glassgear.language_model import LanguageModel, Score, Session
-    from glassgear.load import load, load_tokenizer
+    from glassgear.loading import load, load_tokenizer
     from glassgear.sampling import Sampling
     from glassgear.weights.pull import pull
 
@@ -42,7 +42,7 @@ _HOMES = {
     ),
     "generate": ("Piece", "TokenLogprob"),
     "language_model": ("LanguageModel", "Score", "Session"),
-    "load": ("load", "load_tokenizer"),
+    "loading": ("load", "load_tokenizer"),
     "sampling": ("Sampling",),
     "weights.pull": ("pull",),
 }  # fmt: skip

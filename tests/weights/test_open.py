@@ -192,9 +192,10 @@ def write_gguf(path: Path, model: Any, **extra: Any) -> None:
                 shape = values.shape
                 values = values.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2)
                 values = values.reshape(shape)
+        renamed = name.replace("model.layers.", "blk.")
         for hf, gg in HF_TO_GGUF.items():
-            name = name.replace(hf, gg)
-        tensors.append(stored(name.replace("model.layers.", "blk."), values))
+            renamed = renamed.replace(hf, gg)
+        tensors.append(stored(renamed, values))
     if factors := extra.pop("factors", None):
         tensors.append(stored("rope_freqs.weight", np.array(factors)))
     metadata = {

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import click
 
-from glassgear.errors import FileError, GlassgearError
+from glassgear.errors import FileError, GlassgearError, NotFoundError
 
 __all__ = [
     "cells",
@@ -29,6 +29,7 @@ __all__ = [
     "open_stdin",
     "padded",
     "prepare_streams",
+    "read_file",
     "read_stdin",
     "say",
     "status",
@@ -168,6 +169,21 @@ def read_stdin() -> str:
     if binary is None:
         raise GlassgearError("there is no standard input to read")
     return decoded(binary.read(), STDIN)
+
+
+def read_file(path: str) -> str:
+    """A text file that the user named.
+
+    Raises:
+        FileError: it isn't there, can't be read, or isn't UTF-8.
+    """
+    try:
+        with open(path, "rb") as file:
+            return decoded(file.read(), path)
+    except FileNotFoundError:
+        raise NotFoundError(path, "there is no such file") from None
+    except OSError as trouble:
+        raise FileError(path, f"can't be read: {trouble.strerror or trouble}") from trouble
 
 
 def decoded(raw: bytes, source: str) -> str:

@@ -28,11 +28,11 @@ def open_model(name: str, given: dict[str, Any]) -> LanguageModel:
         name: a path or name.
         given: options of the command; those of `options.model_options` are used.
     """
-    import glassgear
+    from glassgear.loading import load
 
     chosen = {key: given[key] for key in MODEL_OPTIONS if given.get(key) is not None}
     with console.status(f"Loading {name} ..."):
-        model = glassgear.load(name, **chosen)
+        model = load(name, **chosen)
     print_notices(model.checkpoint.notices)
     with suppress(TokenizerError):  # a model may come without a tokenizer
         print_notices(model.tokenizer.warnings)
@@ -41,10 +41,10 @@ def open_model(name: str, given: dict[str, Any]) -> LanguageModel:
 
 def open_tokenizer(name: str) -> Tokenizer:
     """Load a tokenizer: of a model, or from a file of its own."""
-    import glassgear
+    from glassgear.loading import load_tokenizer
 
     with console.status(f"Loading {name} ..."):
-        tokenizer = glassgear.load_tokenizer(name)
+        tokenizer = load_tokenizer(name)
     print_notices(tokenizer.warnings)
     return tokenizer
 

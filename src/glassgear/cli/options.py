@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
-from glassgear.load import BACKENDS
+from glassgear.loading import BACKENDS
 from glassgear.sampling_settings import Sampling
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "option",
     "sampling_options",
     "sampling_settings",
+    "with_seed",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,6 +33,12 @@ class Option(click.Option):
     def __init__(self, *args: Any, section: str = "Options", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.section = section
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """What click puts behind the help; without ranges, which the help says in words."""
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        return extra
 
 
 class Command(click.Command):
@@ -48,12 +56,13 @@ class Command(click.Command):
         """The options, a list for each heading in the order in which they first occur."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
-                sections.setdefault(getattr(parameter, "section", "Other"), []).append(record)
+                sections.setdefault(getattr(parameter, "section", "Help"), []).append(record)
+        width = max(len(name) for records in sections.values() for name, _ in records)
         for title, records in sections.items():
             with formatter.section(title):
-                formatter.write_dl(records, col_max=34)
+                formatter.write_dl([(name.ljust(width), text) for name, text in records], col_max=34)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples."""
@@ -92,12 +101,13 @@ def model_options(function: F) -> F:
         option("--tokenizer", metavar="PATH", section=title,
                help="Use another tokenizer than the model's own: a tokenizer.json, .bin or .model, "
                     "or a GGUF."),
-        option("-c", "--ctx", "--ctx-size", "context", type=click.IntRange(min=1), section=title,
+        option("-c", "--ctx", "--ctx-size", "context", type=click.IntRange(min=1), metavar="N", section=title,
                help="Most tokens that prompt and answer may have together. [default: what the model was "
                     "trained for]"),
         option("--cache-type", type=click.Choice(["f32", "f16"]), section=title,
                help="Keep keys and values in 32 or 16 bits."),
-        option("--threads", type=click.IntRange(min=1), section=title, help="CPU threads to use."),
+        option("--threads", type=click.IntRange(min=1), metavar="N", section=title,
+               help="CPU threads to use. [default: as many as pay off]"),
         option("--backend", type=click.Choice(BACKENDS), section=title, help="What runs the model."),
     )(function)  # fmt: skip
 
@@ -107,23 +117,23 @@ def sampling_options(function: F) -> F:
     title = "Sampling"
     unit = click.FloatRange(0, 1)
     return _all(
-        option("-t", "--temperature", "--temp", type=click.FloatRange(min=0), section=title,
+        option("-t", "--temperature", "--temp", type=click.FloatRange(min=0), metavar="T", section=title,
                help=f"0 takes the likeliest token; higher is freer. [default: {Sampling.temperature:g}]"),
-        option("-k", "--top-k", type=click.IntRange(min=-1), section=title,
-               help=f"Keep the K likeliest tokens; 0: all. [default: {Sampling.top_k}]"),
-        option("-p", "--top-p", type=unit, section=title,
+        option("-k", "--top-k", type=click.IntRange(min=-1), metavar="N", section=title,
+               help=f"Keep the N likeliest tokens; 0: all. [default: {Sampling.top_k}]"),
+        option("-p", "--top-p", type=unit, metavar="P", section=title,
                help="Keep the likeliest tokens whose total reaches P; 1: all. "
                     f"[default: {Sampling.top_p:g}]"),
-        option("--min-p", type=unit, section=title,
+        option("--min-p", type=unit, metavar="P", section=title,
                help="Keep tokens at least P times as likely as the likeliest; 0: all. "
                     f"[default: {Sampling.min_p:g}]"),
         option("--repeat-penalty", "repetition_penalty", type=click.FloatRange(min=0, min_open=True),
-               section=title, help="Divide the scores of recent tokens. [default: 1, off]"),
-        option("--presence-penalty", type=float, section=title,
+               metavar="X", section=title, help="Divide the scores of recent tokens. [default: 1, off]"),
+        option("--presence-penalty", type=float, metavar="X", section=title,
                help="Lower the score of each recent token once. [default: 0, off]"),
-        option("--frequency-penalty", type=float, section=title,
+        option("--frequency-penalty", type=float, metavar="X", section=title,
                help="Lower it for each time that the token occurred. [default: 0, off]"),
-        option("-s", "--seed", type=click.IntRange(min=0), section=title,
+        option("-s", "--seed", type=click.IntRange(min=0), metavar="N", section=title,
                help="The same seed gives the same text. [default: a new one, shown by --stats]"),
     )(function)  # fmt: skip
 
@@ -135,26 +145,28 @@ SAMPLING = (
 
 
 def sampling_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling options that were given, checked, and with a seed in any case.
+    """The sampling options that were given, checked.
 
     A model may recommend settings of its own; they apply where the user said nothing.
 
     Raises:
         SettingError: a value is out of range.
     """
-    import secrets
-
     chosen = {name: given[name] for name in SAMPLING if given.get(name) is not None}
-    chosen.setdefault("seed", secrets.randbits(32))
     Sampling(**chosen)
     return chosen
+
+
+def with_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with a new seed if they have none, so that it can be told afterwards."""
+    return {"seed": secrets.randbits(32), **settings}
 
 
 def limit_options(tokens: str) -> Callable[[F], F]:
     """Where a text ends. `tokens` says in the help what holds without `-n`."""
     title = "Where to stop"
     return _all(
-        option("-n", "--max-tokens", "--n-predict", type=click.IntRange(min=-1), section=title,
+        option("-n", "--max-tokens", "--n-predict", type=click.IntRange(min=-1), metavar="N", section=title,
                help=f"Most new tokens; -1: until the context is full. [default: {tokens}]"),
         option("--stop", multiple=True, callback=as_text, metavar="TEXT", section=title,
                help="Stop before this text. May be given several times."),

@@ -103,15 +103,17 @@ class TokenLines:
         for mark in piece.logprobs or ():
             chosen = console.style(console.padded(self._name(mark.id), COLUMN), bold=True)
             others = [self._share(token, value) for token, value in mark.top]
-            line = f"{chosen} {mark.logprob:>8.3f}  {'  '.join(others)}".rstrip()
-            click.echo(line, color=console.may_colour())
+            # A column is as wide as a token mostly is; the last one needs no width.
+            line = "  ".join(
+                [f"{mark.logprob:>8.3f}", *(console.padded(other, COLUMN + 7) for other in others)]
+            )
+            click.echo(f"{chosen} {line.rstrip()}", color=console.may_colour())
 
     def end(self) -> None:
         """Nothing: every line is closed."""
 
     def _share(self, token: int, logprob: float) -> str:
-        name = console.style(console.padded(self._name(token), COLUMN), dim=True)
-        return f"{math.exp(logprob):>6.1%} {name}"
+        return f"{math.exp(logprob):>6.1%} {self._name(token)}"
 
     def _name(self, token: int) -> str:
         return quoted(self._tokenizer, token)

@@ -20,6 +20,7 @@ from glassgear.cli.options import (
     option,
     sampling_options,
     sampling_settings,
+    with_seed,
 )
 from glassgear.cli.output import JsonLines, Output, PlainText, TokenLines
 from glassgear.cli.stats import Stats
@@ -90,7 +91,7 @@ def command(model: str, prompt: str | None, **given: Any) -> None:
     very end is left out), and without a PROMPT the text starts from nothing. To talk to a model
     instead, use `glassgear chat`.
     """
-    settings = sampling_settings(given)
+    settings = with_seed(sampling_settings(given))
     if given["llama2c"]:
         refuse_other_options(given)
     text = _without_last_newline(console.read_stdin()) if prompt == "-" else prompt

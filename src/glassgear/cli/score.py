@@ -11,7 +11,6 @@ from glassgear.cli import console
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import Command, model_options, option
 from glassgear.cli.output import json_line, quoted
-from glassgear.errors import FileError, NotFoundError
 
 if TYPE_CHECKING:
     from glassgear.language_model import LanguageModel, Score
@@ -35,28 +34,36 @@ def command(model: str, file: str, tokens: bool, as_json: bool, **given: Any) ->
     """Measure how well MODEL predicts the text in FILE.
 
     FILE is read as UTF-8; `-` is standard input. Each token is judged by the probability that
-    the model gives it after all those before it. Lower perplexity is better; bits per byte
+    the model gives it after all those before it; the first one only if the model's texts begin
+    with a token of their own (BOS). Lower perplexity is better; bits per byte
     compare models with different vocabularies. A text longer than the context is read in
     windows that overlap by half.
     """
-    text = console.read_stdin() if file == "-" else _read(file)
+    text = console.read_stdin() if file == "-" else console.read_file(file)
     loaded = open_model(model, given)
     with console.status("Reading the text ..."):
         score = loaded.score(text)
-    figures = _figures(score, len(text.encode("utf-8")))
+    figures = _figures(score, _nbytes(loaded, score, text))
     if as_json:
         json_line(figures | {"scores": _described(loaded, score)})
         return
     if tokens:
         _show_tokens(loaded, score)
     for name, value in (
-        ("tokens", f"{figures['tokens']:,}"),
+        ("tokens scored", f"{figures['tokens']:,}"),
         ("log-probability", f"{figures['logprob']:,.4f} nats"),
         ("a token", f"{figures['nats_per_token']:.4f} nats"),
         ("perplexity", f"{figures['perplexity']:,.4f}"),
         ("bits per byte", f"{figures['bits_per_byte']:.4f}"),
     ):
         click.echo(f"{console.style(f'{name:<16}', dim=True)} {value}", color=console.may_colour())
+
+
+def _nbytes(model: LanguageModel, score: Score, text: str) -> int:
+    """Bytes of the text that were scored: without a BOS its first token isn't."""
+    tokens = (token for token in score.ids if not model.tokenizer.is_special(token))
+    scored = sum(len(model.tokenizer.token_bytes(token)) for token in tokens)
+    return max(1, min(scored, len(text.encode("utf-8"))))
 
 
 def _figures(score: Score, nbytes: int) -> dict[str, Any]:
@@ -83,13 +90,3 @@ def _show_tokens(model: LanguageModel, score: Score) -> None:
         name = console.style(quoted(model.tokenizer, token), **looks)
         click.echo(f"{token:>7} {value:>9.4f}  {name}", color=console.may_colour())
     click.echo()
-
-
-def _read(file: str) -> str:
-    try:
-        with open(file, "rb") as opened:
-            return console.decoded(opened.read(), file)
-    except FileNotFoundError:
-        raise NotFoundError(file, "no such file to score") from None
-    except OSError as trouble:
-        raise FileError(file, f"can't be read: {trouble.strerror or trouble}") from trouble

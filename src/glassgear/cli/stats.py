@@ -22,6 +22,7 @@ class Stats:
     Attributes:
         prompt_tokens: tokens of the prompt.
         seed: the seed that repeats the text, or None where nothing is drawn.
+        cached_tokens: how many of them the cache held already; the prompt then has no rate.
         load_seconds: what loading the model took, or None where that was earlier.
         tokens: new tokens so far, the end token included.
         finish_reason: why it ended; None while it goes on, `interrupted` after Ctrl-C.
@@ -30,6 +31,7 @@ class Stats:
     prompt_tokens: int
     seed: int | None = None
     load_seconds: float | None = None
+    cached_tokens: int = 0
     tokens: int = 0
     finish_reason: str | None = None
     _start: float = field(default_factory=time.perf_counter)
@@ -56,7 +58,7 @@ class Stats:
     @property
     def prompt_rate(self) -> float | None:
         """Tokens of the prompt in a second."""
-        return _rate(self.prompt_tokens, self.first_token_seconds)
+        return None if self.cached_tokens else _rate(self.prompt_tokens, self.first_token_seconds)
 
     @property
     def decode_rate(self) -> float | None:
@@ -100,7 +102,7 @@ def _rate(count: int, seconds: float | None) -> float | None:
 
 def _speed(count: int, rate: float | None) -> str:
     text = f"{count:,} token{'' if count == 1 else 's'}"
-    return text if rate is None else f"{text}, {rate:,.1f} a second"
+    return text if rate is None else f"{text}, {rate:,.1f} tok/s"
 
 
 def _seconds(seconds: float | None) -> str:

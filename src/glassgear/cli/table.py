@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from glassgear.cli import console
 
-__all__ = ["size", "table"]
+__all__ = ["count", "size", "table"]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
@@ -32,9 +32,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
 
 def size(nbytes: float) -> str:
     """Bytes as a person reads them, in powers of a thousand: `98.4 MB`."""
-    amount, unit = float(nbytes), "B"
-    for larger in ("kB", "MB", "GB", "TB", "PB"):
+    return _short(nbytes, ["kB", "MB", "GB", "TB", "PB"], "B")
+
+
+def count(number: float) -> str:
+    """A large number as a person reads it: `134.5 M`."""
+    return _short(number, ["k", "M", "G", "T", "P"], "").rstrip()
+
+
+def _short(amount: float, units: Sequence[str], first: str) -> str:
+    unit = first
+    for larger in units:
         if amount < 999.95:
             break
         amount, unit = amount / 1000, larger
-    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+    return f"{amount:.0f} {unit}" if unit == first else f"{amount:.1f} {unit}"

@@ -131,7 +131,7 @@ def bench(
         told: called with a line about what is being measured now.
         **options: options of `glassgear.load`.
     """
-    from glassgear.load import load
+    from glassgear.loading import load
 
     settings = settings or Settings()
     told("loading")
@@ -201,7 +201,7 @@ def _bandwidth(model: LanguageModel, settings: Settings, threads: int, told: Tol
     """Decode, read, decode, read: what else the machine does then disturbs both alike."""
     told("read bandwidth of the memory")
     needed = weight_bytes(model)
-    large, same = MemoryReader(threads), MemoryReader(threads, max(needed, 8 * threads))
+    large, same = MemoryReader(threads), MemoryReader(threads, max(needed, 32 * threads))
     length = min(8, max(1, model.context // 2))
     steps = max(1, min(settings.tokens, model.context - length))
     reads, reads_same, rates = [], [], []

@@ -15,10 +15,11 @@ mentions (but always one inside a control token). If, marks taken away, both ren
 equal, the template hasn't noticed them, and the origins are certain.
 
 If they differ, a second, sparse way of marking is tried: one mark inside every control token in
-what the caller passed, whatever its case, and one at an end that could be joined into one. Its
-rendering is used even if it differs in turn: the control tokens are then safe, at the price of a
-text in which the template took the marks for text. The sparse way doesn't see a control token
-that the template itself puts together by deleting characters from inside a message.
+what the caller passed, whatever its case, and one at an end that could be joined into one. It
+doesn't see a control token that the template itself puts together by deleting characters from
+inside a message. If this rendering differs in turn (a template that counts characters, say), the
+plain one is used where both show the same control tokens in the same order; otherwise the
+marked one, in which control tokens are safe at the price of a text that the marks changed.
 
 Roles and keys that are single words count as the template's: it builds turns from them
 (`'<|' + role + '|>'`).
@@ -118,8 +119,7 @@ def _trusted(
 ) -> tuple[str, list[Span]]:
     """The text of a conversation, and where the template wrote control tokens in it."""
     plain = render(talk)
-    strings = talk.strings()
-    taken = set(plain).union(*strings, *template.sources.values())
+    taken = set(plain).union(*talk.strings(), *template.sources.values())
     mark = next(chr(code) for code in PRIVATE_USE if chr(code) not in taken)
     marker = _Marker(mark, texts, template.literals)
     try:
@@ -128,8 +128,11 @@ def _trusted(
         marked = ""
     if marked.replace(mark, "") != plain:
         marked = render(talk.changed(marker.sparse))
+    controls = _pattern(texts)
+    if marked.replace(mark, "") != plain and controls.findall(marked) == controls.findall(plain):
+        marked = plain  # the marks changed the text, but nothing that matters here
     spans, marks, at = [], 0, 0
-    for found in _pattern(texts).finditer(marked):
+    for found in controls.finditer(marked):
         start, end = found.span()
         marks += marked.count(mark, at, start)
         spans.append((start - marks, end - marks))

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain
+from math import isnan
+from operator import neg
 
 from glassgear.errors import FormatError, TokenizerError
 from glassgear.text.vocabulary import Kind, Vocabulary, VocabularyTokenizer
@@ -46,15 +48,14 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         self._space = space
         self._freezes = freezes
         self._unknown = vocabulary.roles.get("unk")
-        self._ids, self._costs = _mergeable(vocabulary)
+        self._ids, self._costs = _mergeable(vocabulary), _costs(vocabulary)
         self._bytes = _byte_ids(vocabulary)
         self._unused = frozenset(vocabulary.pieces[t] for t in vocabulary.of_kind(Kind.UNUSED))
+        frozen = vocabulary.of_kind(Kind.USER_DEFINED) if freezes else []
         self._frozen = WrittenTokens(
-            {vocabulary.pieces[t]: WrittenToken(t) for t in vocabulary.of_kind(Kind.USER_DEFINED)}
-            if freezes
-            else {}
+            {vocabulary.pieces[token].replace(" ", space): WrittenToken(token) for token in frozen}
         )
-        self._word_border = _word_border(vocabulary.pieces, space)
+        self._word_border = _word_border(vocabulary, space)
         self._cache: dict[str, list[int]] = {}
         self._spelled: dict[int, bytes] = {}
         self.normalises = _changes(vocabulary, space)
@@ -92,7 +93,7 @@ class SentencePieceTokenizer(VocabularyTokenizer):
             if isinstance(found, int):
                 ids.append(found)
             else:
-                for word in self._word_border.split(found):
+                for word in self._word_border.split(found) if self._word_border else [found]:
                     ids += self._encode_word(word)
         return ids
 
@@ -116,41 +117,40 @@ class SentencePieceTokenizer(VocabularyTokenizer):
 
     def _merge(self, word: str) -> Sequence[str]:
         """The pieces of a word, in O(n log n): a heap of joinable neighbours over a linked list."""
-        costs = self._costs
+        ids, costs, unused = self._ids, self._costs, self._unused
         symbols: list[str] = list(word)
-        heap = [
-            (costs[pair], left, left + 1, 2)
-            for left, pair in enumerate(map(str.__add__, word, word[1:]))
-            if pair in costs
-        ]
-        if not heap:
-            return symbols
-        heapify(heap)
         end = len(symbols)
         after, before = list(range(1, end + 1)), list(range(-1, end - 1))
+        heap: list[tuple[float, int, int, int]] = []
         sources: dict[str, tuple[str, str]] = {}
+
+        def consider(left: int, right: int) -> None:
+            joined = symbols[left] + symbols[right]
+            token = ids.get(joined)
+            if token is not None:
+                heappush(heap, (costs[token], left, right, len(joined)))
+                if joined in unused:
+                    sources[joined] = (symbols[left], symbols[right])
+
+        for right in range(1, end):
+            consider(right - 1, right)
         while heap:
             _, left, right, length = heappop(heap)
             first, second = symbols[left], symbols[right]
             if not first or not second or len(first) + len(second) != length:
                 continue  # one of the two has become part of another piece meanwhile
-            piece = first + second
-            if self._unused and piece in self._unused:
-                sources[piece] = (first, second)
-            symbols[left], symbols[right] = piece, ""
+            symbols[left], symbols[right] = first + second, ""
             following, previous = after[right], before[left]
             after[left] = following
             if following < end:
                 before[following] = left
-                joined = piece + symbols[following]
-                if joined in costs:
-                    heappush(heap, (costs[joined], left, following, len(joined)))
+                consider(left, following)
             if previous >= 0:
-                joined = symbols[previous] + piece
-                if joined in costs:
-                    heappush(heap, (costs[joined], previous, left, len(joined)))
+                consider(previous, left)
         left_over = [piece for piece in symbols if piece]
-        return list(chain.from_iterable(_taken_apart(p, sources) for p in left_over)) if sources else left_over
+        return (
+            list(chain.from_iterable(_taken_apart(p, sources) for p in left_over)) if sources else left_over
+        )
 
     def _spell_out(self, piece: str, ids: list[int]) -> None:
         """Add the bytes of a character that has no piece, or the unknown token, once for a run."""
@@ -159,26 +159,32 @@ class SentencePieceTokenizer(VocabularyTokenizer):
             ids += [token for token in tokens if token is not None]
         elif self._unknown is None:
             raise TokenizerError(
-                f"the vocabulary can't spell {piece!r}: it has neither a piece, nor bytes, nor an unknown token"
+                f"the vocabulary can't spell {piece!r}: it has no piece, no bytes and no unknown token for it"
             )
         elif not ids or ids[-1] != self._unknown:
             ids.append(self._unknown)
 
 
-def _mergeable(vocabulary: Vocabulary) -> tuple[dict[str, int], dict[str, float]]:
-    """Piece -> id, and piece -> cost of making it, lowest first; only what text may become."""
-    pieces, kinds = vocabulary.pieces, vocabulary.kinds
-    backwards = range(len(pieces) - 1, -1, -1)  # the first of equal pieces counts
-    ids = dict(zip(reversed(pieces), backwards, strict=True))
+def _mergeable(vocabulary: Vocabulary) -> dict[str, int]:
+    """Piece -> id for what text may become, so neither control tokens nor bytes."""
+    pieces = vocabulary.pieces
+    # Backwards, so that the first of equal pieces counts.
+    ids = dict(zip(reversed(pieces), range(len(pieces) - 1, -1, -1), strict=True))
     for token in vocabulary.of_kind(Kind.CONTROL, Kind.UNKNOWN, Kind.BYTE):
         if ids.get(pieces[token]) == token:
             del ids[pieces[token]]
-    if any(score != score for score in vocabulary.scores):
-        raise FormatError(vocabulary.path, "a score of the vocabulary is NaN: the file is damaged")
-    scores = vocabulary.scores or [0.0] * len(pieces)
-    costs = {piece: -scores[token] for piece, token in ids.items()}
-    del kinds
-    return ids, costs
+    ids.pop("", None)
+    return ids
+
+
+def _costs(vocabulary: Vocabulary) -> list[float]:
+    """What making each piece costs: the lowest goes first."""
+    if not vocabulary.scores:
+        return [0.0] * len(vocabulary.pieces)
+    costs = list(map(neg, vocabulary.scores))
+    if any(map(isnan, costs)):
+        raise FormatError(vocabulary.path, "holds a vocabulary with a score that is NaN: it is damaged")
+    return costs
 
 
 def _byte_ids(vocabulary: Vocabulary) -> dict[int, int]:
@@ -198,14 +204,19 @@ def _byte_value(piece: str) -> int:
     return int(piece[3:5], 16)
 
 
-def _word_border(pieces: Sequence[str], space: str) -> re.Pattern[str]:
+def _word_border(vocabulary: Vocabulary, space: str) -> re.Pattern[str] | None:
     """Where text can be cut without changing the ids: in front of a space, mostly.
 
     That holds behind every letter that no piece has in front of a space inside it. Merging
-    then works on words, not on whole texts, and words come again.
+    then works on words, not on whole texts, and words come again. With unused pieces it
+    doesn't hold: `sentencepiece` takes them all apart as it last made one of them.
     """
-    joined = "\0".join(pieces)
-    inside = set(re.findall(f"(.){re.escape(space)}", joined, re.DOTALL)) - {"\0"}
+    if Kind.UNUSED in vocabulary.kinds:
+        return None
+    pieces = "\0".join(vocabulary.pieces)
+    inside = set(re.findall(f"(.){re.escape(space)}", pieces, re.DOTALL))
+    if pieces.count("\0") < len(vocabulary.pieces):
+        inside.discard("\0")  # it only stands between pieces
     letters = "".join(map(re.escape, sorted(inside | {space})))
     return re.compile(f"(?<=[^{letters}])(?={re.escape(space)})")
 

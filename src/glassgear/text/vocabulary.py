@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 from glassgear.errors import TokenizerError
@@ -60,9 +61,19 @@ class Vocabulary:
     chat_template: str | Mapping[str, str] | None = None
     warnings: tuple[str, ...] = ()
 
+    @cached_property
+    def _by_kind(self) -> dict[int, list[int]]:
+        """Kind -> ids; the normal ones, which are most, are left out."""
+        found: dict[int, list[int]] = {}
+        for token, kind in enumerate(self.kinds):
+            if kind != 1:  # Kind.NORMAL, spelled out since vocabularies are long
+                found.setdefault(kind, []).append(token)
+        return found
+
     def of_kind(self, *kinds: int) -> list[int]:
-        """The ids of the pieces of these kinds, in order."""
-        return [token for token, kind in enumerate(self.kinds) if kind in kinds]
+        """The ids of the pieces of these kinds, in order; not for normal pieces."""
+        assert Kind.NORMAL not in kinds
+        return sorted(token for kind in kinds for token in self._by_kind.get(kind, ()))
 
 
 class FramedTokenizer(Tokenizer):
@@ -176,6 +187,6 @@ def _check_unicode(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise TokenizerError(
-            f"character {error.start} of the text, U+{ord(text[error.start]):04X}, is half of a surrogate pair, "
-            "which is no character: decode the text again from its bytes, or replace it"
+            f"character {error.start} of the text, U+{ord(text[error.start]):04X}, is half of a surrogate "
+            "pair, which is no character: decode the text again from its bytes, or replace it"
         ) from None

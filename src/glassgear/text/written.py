@@ -41,7 +41,9 @@ class WrittenTokens:
     """
 
     def __init__(
-        self, anywhere: Mapping[str, WrittenToken] | None = None, trusted: Mapping[str, WrittenToken] | None = None
+        self,
+        anywhere: Mapping[str, WrittenToken] | None = None,
+        trusted: Mapping[str, WrittenToken] | None = None,
     ) -> None:
         self._anywhere = {text: token for text, token in (anywhere or {}).items() if text}
         self._trusted = {text: token for text, token in (trusted or {}).items() if text}

@@ -103,7 +103,8 @@ class Memory:
 
     def codes(self, width: int, private: bool = False) -> Codes:
         """A buffer for the activation blocks of all rows."""
-        own = quantized_bytes(FEW + TILE, width) if private else 0
+        # As far apart as copies of the floats: a step that writes both has one distance for them.
+        own = (FEW + TILE) * -(-width // BLOCK) * BLOCK * 4 if private else 0
         return Codes(self.raw(max(quantized_bytes(CAPACITY, width), own * self._threads) + SLACK), own)
 
     def vector(self, values: NDArray[np.float32]) -> int:
@@ -280,8 +281,7 @@ def _target(to: Source) -> dict[int, int]:
         fields |= {Step.OUTPUT: to.floats.address, Step.OUTPUT_STRIDE: to.floats.stride}
         private = to.floats.private
     if to.codes is not None:
-        # One field serves both: copies of floats and of codes must lie equally far apart.
-        assert to.floats is None or private == to.codes.private == 0 or private == to.codes.private
+        assert to.floats is None or private == to.codes.private
         fields |= {Step.CODES: to.codes.address}
         private = to.codes.private
     return fields | {int(Step.PRIVATE): private}

@@ -28,7 +28,7 @@ from glassgear._version import __version__
 from glassgear.backends.cpu.features import Target
 from glassgear.weights.cache import cache_folder
 
-__all__ = ["Kernel", "MachineCode", "entry", "kernel_folder"]
+__all__ = ["Entry", "Kernel", "MachineCode", "entry", "kernel_folder", "machine_code"]
 
 Progress = Callable[[str], None]
 MAGIC = b"glassgear kernel 1\n"
@@ -87,20 +87,32 @@ def _stamp(target: Target) -> str:
     return f"{__version__}-{target.kernels}-{seen.hexdigest()[:16]}"
 
 
+_made: dict[Target, MachineCode] = {}
+
+
+def machine_code(target: Target) -> MachineCode:
+    """The compiled kernels of this process for a target. They are never unloaded.
+
+    A thread may still be in one of them when the model that it worked for is gone.
+    """
+    with _lock:
+        if target not in _made:
+            _made[target] = MachineCode(target)
+        return _made[target]
+
+
 class MachineCode:
-    """Compiled kernels of this process.
+    """Compiled kernels; see `machine_code`.
 
     Args:
         target: the machine, and which family of kernels to use.
-        progress: is told, in a line, when a compilation starts and ends.
     """
 
-    def __init__(self, target: Target, progress: Progress | None = None) -> None:
+    def __init__(self, target: Target) -> None:
         from llvmlite import binding
 
         self.target = target
         self._binding = binding
-        self._progress = progress or (lambda line: None)
         self._folder = kernel_folder(target)
         self._addresses: dict[Kernel, int] = {}
         binding.initialize_native_target()
@@ -110,14 +122,20 @@ class MachineCode:
         )
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), self._machine)
 
-    def addresses(self, kernels: Sequence[Kernel]) -> dict[Kernel, int]:
-        """Where each kernel lies; those that aren't in the cache are compiled."""
+    def addresses(self, kernels: Sequence[Kernel], progress: Progress | None = None) -> dict[Kernel, int]:
+        """Where each kernel lies; those that aren't in the cache are compiled.
+
+        Args:
+            kernels: what is needed.
+            progress: is told, in a line, what is being compiled.
+        """
         with _lock:
             wanted = [k for k in dict.fromkeys(kernels) if k not in self._addresses]
             found = {k: self._stored(k) for k in wanted}
             missing = [k for k in wanted if found[k] is None]
             for done, kernel in enumerate(missing):
-                self._progress(f"compiling kernels for this processor, once: {done + 1} of {len(missing)}")
+                if progress is not None:
+                    progress(f"compiling kernels for this processor, once: {done + 1} of {len(missing)}")
                 found[kernel] = self._compiled(kernel)
             for kernel, code in found.items():
                 assert code is not None

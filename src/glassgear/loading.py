@@ -93,8 +93,9 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     found = resolve(path)
     vocabulary = vocabulary_of(found)
     if isinstance(vocabulary, Mapping):
-        return tokenizer_from_metadata(vocabulary, str(found))
-    made = tokenizer_from_file(found if vocabulary is None else vocabulary)
+        made = tokenizer_from_metadata(vocabulary, str(found))
+    else:
+        made = tokenizer_from_file(found if vocabulary is None else vocabulary)
     if made is None:
         raise TokenizerError(f"{found} holds no tokenizer")
     return made

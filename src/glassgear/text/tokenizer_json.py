@@ -1,0 +1,257 @@
+"""Hugging Face's `tokenizer.json`, and what the files beside it say.
+
+In: the file. Out: a tokenizer that gives the ids of the `tokenizers` library, which does the
+work, with two differences: control tokens are read from text only where it is trusted, and
+text is decoded by adding up the bytes of ids wherever the model's decoder amounts to that, so
+that streams lose nothing and no clean-up eats spaces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassgear.errors import FormatError, TokenizerError
+from glassgear.text.backend import called, encoded, from_json
+from glassgear.text.ends import end_ids
+from glassgear.text.files import parse_json
+from glassgear.text.json_decoding import Spelling, changes, spelling
+from glassgear.text.json_settings import Settings, read_settings
+from glassgear.text.vocabulary import FramedTokenizer
+from glassgear.text.written import WrittenToken, WrittenTokens
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+
+__all__ = ["JsonTokenizer", "read_tokenizer_json"]
+
+_KINDS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
+_NO_SCORE = -1e9  # worse than any way to spell a text
+
+
+def read_tokenizer_json(path: Path, data: bytes) -> JsonTokenizer:
+    """The tokenizer in a `tokenizer.json`.
+
+    Args:
+        path: the file; `tokenizer_config.json`, `special_tokens_map.json`, `added_tokens.json` and
+            chat templates beside it are read too.
+        data: what the file holds.
+
+    Raises:
+        FormatError: not JSON, or no tokenizer.
+    """
+    description = parse_json(path, data)
+    model = description.get("model")
+    if not isinstance(model, dict):
+        raise FormatError(path, "has no `model`: it is no tokenizer.json")
+    if model.get("type", "BPE") == "BPE" and not model.get("merges"):
+        raise FormatError(path, "holds a BPE model without merges: every character would be a token")
+    text = data.decode("utf-8-sig")
+    if model.get("type") == "Unigram":
+        description = _without_control_pieces(description)
+        text = json.dumps(description)
+    return JsonTokenizer(path, description, from_json(path, text), read_settings(path))
+
+
+def _without_control_pieces(description: dict[str, Any]) -> dict[str, Any]:
+    """A Unigram model finds `</s>` in any text, since it is a piece with the best of scores."""
+    control = {token["content"] for token in _added(description) if token.get("special") is True}
+    model = description["model"]
+    pieces = [
+        [entry[0], _NO_SCORE] if isinstance(entry, list) and entry and entry[0] in control else entry
+        for entry in model.get("vocab") or []
+    ]
+    return {**description, "model": {**model, "vocab": pieces}}
+
+
+class JsonTokenizer(FramedTokenizer):
+    """See the module. Made by `read_tokenizer_json`."""
+
+    def __init__(
+        self, path: Path, description: Mapping[str, Any], backend: Backend, settings: Settings
+    ) -> None:
+        """Take over what the files say.
+
+        Raises:
+            FormatError: ids that contradict each other.
+        """
+        self._backend = _prepared(backend)
+        self._inner = _not_at_the_start(path, description) or self._backend
+        self.kind = _KINDS.get(str(description["model"].get("type", "BPE")), "bpe")
+        self._pieces = {token: piece for piece, token in backend.get_vocab(with_added_tokens=True).items()}
+        self._take_added(path, description, settings)
+        self.vocab_size = max(self._pieces, default=-1) + 1
+        self._spelling: Spelling | None = spelling(description)
+        self.joins = self._spelling is not None
+        self._spelled: dict[int, bytes] = {}
+        self.normalises = changes(description)
+        self._take_roles(settings)
+
+    def _take_added(self, path: Path, description: Mapping[str, Any], settings: Settings) -> None:
+        known = {text: token for token, text in self._pieces.items()}
+        control: dict[str, WrittenToken] = {}
+        anywhere: dict[str, WrittenToken] = {}
+        own = {token["content"] for token in _added(description)}
+        for entry in [*_added(description), *settings.added]:
+            text = entry["content"]
+            token = known.get(text, entry.get("id"))
+            if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < 1 << 31:
+                raise FormatError(path, f"the added token {text!r:.40} has no id, but {token!r:.40}")
+            self._pieces.setdefault(token, text)
+            written = WrittenToken(
+                token,
+                takes_left=entry.get("lstrip") is True,
+                takes_right=entry.get("rstrip") is True,
+                whole_word=entry.get("single_word") is True,
+            )
+            if entry.get("special") is True or text in settings.special_texts:
+                control[text] = written
+            elif text not in own:
+                anywhere[text] = written  # the library doesn't know it
+        self.special = {text: written.id for text, written in control.items()}
+        self._written = WrittenTokens(anywhere, control)
+        self._added_ids = frozenset(self.special.values()) | {w.id for w in anywhere.values()}
+        self._added_texts = own
+
+    def _take_roles(self, settings: Settings) -> None:
+        known = {text: token for token, text in self._pieces.items()}
+        self.special_tokens = settings.special_tokens
+        head, tail = _frame(self._backend)
+        roles = {
+            role: known[text]
+            for role in ("bos", "eos", "cls", "sep")
+            if (text := settings.special_tokens.get(f"{role}_token")) in known
+        }
+        self.eos_id = roles.get("eos")
+        self.bos_id = roles.get("bos")
+        if self.bos_id is None and self.joins and len(head) == 1:
+            self.bos_id = head[0]
+            self.special_tokens = {"bos_token": self._pieces[head[0]], **self.special_tokens}
+        if settings.adds_bos is not None or settings.adds_eos is not None:
+            # As in transformers: what the config says replaces what tokenizer.json does.
+            head = (self.bos_id,) if settings.adds_bos and self.bos_id is not None else ()
+            tail = (self.eos_id,) if settings.adds_eos and self.eos_id is not None else ()
+        self._head, self._tail = head, tail
+        self.adds_bos = self.bos_id is not None and head[:1] == (self.bos_id,)
+        self.adds_eos = self.eos_id is not None and tail[-1:] == (self.eos_id,)
+        self.end_ids = end_ids(self.special, roles)
+        # An unknown token may come of any text.
+        unknown = known.get(settings.special_tokens.get("unk_token", ""))
+        self._forbidden = self._special_ids() - {unknown}
+        self._forbidden_names = sorted(
+            (name for name, token in self.special.items() if token in self._forbidden and len(name) > 1),
+            key=len,
+            reverse=True,
+        )
+        self.chat_template = settings.chat_template
+        self.warnings = settings.warnings
+
+    def _encode_text(self, text: str, starts: bool) -> list[int]:
+        ids = encoded(self._backend if starts else self._inner, text)
+        if self._forbidden.isdisjoint(ids):
+            return ids
+        # A word that is spelled like a control token was looked up whole. In two parts it isn't.
+        parts = _cut_inside(text, self._forbidden_names) or list(text)
+        if len(text) == 1:
+            return ids
+        return [
+            token
+            for place, part in enumerate(parts)
+            for token in self._encode_text(part, starts and not place)
+        ]
+
+    @property
+    def leading_space(self) -> bool:
+        """Whether encoding puts a space in front, which decoding takes off the start of a text."""
+        return self._spelling is not None and self._spelling.takes_first_space
+
+    def piece(self, token: int) -> str:
+        """The vocabulary entry as the file spells it."""
+        return self._piece(token)
+
+    def token_bytes(self, token: int) -> bytes:
+        """See `Tokenizer.token_bytes`."""
+        found = self._spelled.get(token)
+        if found is None:
+            found = self._spelled[token] = self._spell(token)
+        return found
+
+    def _spell(self, token: int) -> bytes:
+        piece = self._piece(token)
+        if token in self._special_ids():
+            return piece.encode()
+        if self._spelling is None:
+            return _guess(piece, self.kind)
+        return self._spelling.added(piece) if piece in self._added_texts else self._spelling.plain(piece)
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """See `Tokenizer.decode`; by the library where text isn't joined bytes."""
+        if self._spelling is not None:
+            return super().decode(ids, skip_special)
+        kept = [token for token in ids if not (skip_special and self.is_special(token))]
+        for token in kept:
+            self._piece(token)
+        text: str = called(
+            lambda: self._backend.decode(kept, skip_special_tokens=False), "ids can't be decoded"
+        )
+        return text
+
+    def _piece(self, token: int) -> str:
+        found = self._pieces.get(token)
+        if found is None:
+            raise TokenizerError(f"the vocabulary has no id {token}; its ids end at {self.vocab_size - 1}")
+        return found
+
+
+def _added(description: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for entry in description.get("added_tokens") or []:
+        if isinstance(entry, dict) and isinstance(entry.get("content"), str) and entry["content"]:
+            yield entry
+
+
+def _frame(backend: Backend) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ids that the library puts around a text, found by looking at one."""
+    for probe in ("a", "0", "."):
+        bare = backend.encode(probe, add_special_tokens=False).ids
+        full = backend.encode(probe, add_special_tokens=True).ids
+        for at in range(len(full) - len(bare) + 1):
+            if bare and full[at : at + len(bare)] == bare:
+                return tuple(full[:at]), tuple(full[at + len(bare) :])
+    return (), ()
+
+
+def _not_at_the_start(path: Path, description: Mapping[str, Any]) -> Backend | None:
+    """An engine for text behind a token, for models that put a space in front of a text's start only."""
+    words = json.dumps(description.get("pre_tokenizer"))
+    inner = words.replace('"prepend_scheme": "first"', '"prepend_scheme": "never"')
+    if inner == words:
+        return None
+    return _prepared(from_json(path, json.dumps({**description, "pre_tokenizer": json.loads(inner)})))
+
+
+def _prepared(backend: Backend) -> Backend:
+    backend.no_padding()
+    backend.no_truncation()
+    # Control tokens are cut out of text before the library sees it.
+    backend.encode_special_tokens = True
+    return backend
+
+
+def _cut_inside(text: str, names: Sequence[str]) -> list[str]:
+    """The text in parts that cut through each of the names in it; empty if there is none."""
+    if not names:
+        return []
+    places = [match.start() + 1 for match in re.finditer("|".join(map(re.escape, names)), text)]
+    borders = [0, *places, len(text)]
+    return [text[start:stop] for start, stop in pairwise(borders)] if places else []
+
+
+def _guess(piece: str, kind: str) -> bytes:
+    """The bytes of a piece whose text depends on its neighbours."""
+    if kind == "wordpiece":
+        return (piece[2:] if piece.startswith("##") else f" {piece}").encode()
+    return piece.replace("▁", " ").encode()
