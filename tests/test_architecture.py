@@ -17,7 +17,7 @@ LEVELS = (
     ("model",),
     ("weights", "text"),
     ("backends", "sampling", "sampling_settings", "llama2c_sampling"),
-    ("generate", "language_model", "load", "measure"),
+    ("generate", "language_model", "loading", "measure"),
     ("trace", "lab", "train", "serve"),
     ("cli", "__main__"),
 )
