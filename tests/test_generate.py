@@ -302,3 +302,26 @@ def test_a_tokenizer_of_another_model_is_refused(model: LanguageModel) -> None:
 
 def test_no_logits_for_no_ids(model: LanguageModel) -> None:
     assert model.logits([]).shape == (0, 98)
+
+
+class Spaced(Letters):
+    """Puts a space in front of every text, as SentencePiece does; `_` stands for one."""
+
+    @property
+    def leading_space(self) -> bool:
+        return True
+
+
+def spaced(model: LanguageModel) -> LanguageModel:
+    return LanguageModel(model.checkpoint, model.backend, Spaced())
+
+
+def test_a_continued_text_keeps_the_space_before_its_first_word(model: LanguageModel) -> None:
+    assert text_of(list(spaced(model).generate("Once", sampler=said(" upon"), max_tokens=5))) == " upon"
+
+
+def test_a_text_that_starts_from_nothing_does_not_begin_with_a_space(model: LanguageModel) -> None:
+    assert text_of(list(spaced(model).generate(None, sampler=said(" Once"), max_tokens=5))) == "Once"
+    assert (
+        text_of(list(spaced(model).generate("q", sampler=said(" A"), max_tokens=2, continuing=False))) == "A"
+    )

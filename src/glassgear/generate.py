@@ -77,6 +77,8 @@ class Request:
         end_ids: ids that end the text.
         stop: strings that end the text and aren't shown.
         logprobs: None, or how many of the likeliest ids to report beside the chosen one.
+        continuing: the text goes on from a text in the prompt, so that a space before its first
+            word is shown; False for an answer, which begins a text of its own.
         track: a cache that holds the first `track.length` of `ids`; None: a new one, closed
             when done.
     """
@@ -87,6 +89,7 @@ class Request:
     end_ids: frozenset[int] = frozenset()
     stop: Sequence[str] = ()
     logprobs: int | None = None
+    continuing: bool = True
     track: Track | None = None
 
 
@@ -142,8 +145,10 @@ class _Line:
 
     def __post_init__(self) -> None:
         self.track = self.backend.open() if self.request.track is None else self.request.track
-        self.stream = TextStream(self.tokenizer, self.request.stop) if self.tokenizer else None
-        if self.request.stop and self.stream is None:
+        self.stream = None
+        if self.tokenizer:
+            self.stream = TextStream(self.tokenizer, self.request.stop, continuing=self.request.continuing)
+        elif self.request.stop:
             raise SettingError("stop strings need a tokenizer, and this model has none")
 
     def check(self, context: int) -> None:
@@ -184,10 +189,9 @@ class _Line:
     def end(self, reason: FinishReason, text: str = "") -> Piece:
         """The last piece, with whatever text was held back."""
         self.done = True
-        if self.stream and self.stream.stopped is None:
+        if self.stream:
             text += self.stream.finish()
-            if self.stream.stopped is not None:
-                reason = "stop"
+            reason = reason if self.stream.stopped is None else "stop"
         return self._piece(text, reason)
 
     def _piece(self, text: str, reason: FinishReason | None = None) -> Piece:

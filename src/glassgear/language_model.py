@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +138,10 @@ class LanguageModel:
             raise SettingError("this model has no token to start from: give a prompt")
         return [start]
 
+    def has_text(self, ids: Sequence[int]) -> bool:
+        """Whether ids hold more than control tokens."""
+        return self._tokenizer is not None and not all(map(self._tokenizer.is_special, ids))
+
     def generate(
         self, prompt: str | Sequence[int] | Sequence[str] | None = None, **options: Any
     ) -> Iterator[Piece]:
@@ -147,7 +151,8 @@ class LanguageModel:
             Pieces; in a batch `piece.index` tells whose.
         """
         if prompt is not None and not isinstance(prompt, str) and any(isinstance(p, str) for p in prompt):
-            made = [Session(self)._request(one, **options) for one in prompt]
+            asked = cast("Sequence[str | Sequence[int]]", prompt)
+            made = [Session(self)._request(one, **options) for one in asked]
             return generate(self.backend, self._tokenizer, made, context=self.context)
         return self.session().generate(prompt, **options)  # type: ignore[arg-type]
 
@@ -253,7 +258,8 @@ class Session:
             prompt: text or ids; None starts from nothing.
             **options: `max_tokens` (None: until the context is full), `stop` (a string or
                 several), `logprobs` (None, or how many alternatives), `ignore_eos`,
-                `parse_special`, `end_ids`, `sampler` (replaces all sampling settings), `hook`
+                `parse_special`, `continuing` (whether a space before the first word is shown;
+                None: if the prompt holds any text), `end_ids`, `sampler` (replaces all sampling settings), `hook`
                 (sees and changes logits), and any field of `sampling.Sampling`: `temperature`,
                 `top_k`, `top_p`, `min_p`, `seed`, ...
 
@@ -268,7 +274,8 @@ class Session:
         *,
         tools: Sequence[Any] | None = None,
         continue_final_message: bool = False,
-        template: Mapping[str, Any] | None = None,
+        template: str | None = None,
+        template_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Iterator[Piece]:
         """The next answer in a conversation.
@@ -278,7 +285,8 @@ class Session:
                 cache holds already isn't computed again.
             tools: functions that the template may describe to the model.
             continue_final_message: extend the last message instead of answering it.
-            template: extra variables for the template.
+            template: which one to take where the model has several by name.
+            template_options: extra variables for the template.
             **options: as for `generate`.
         """
         from glassgear.text.chat import encode_chat
@@ -290,9 +298,10 @@ class Session:
             tools=tools,
             add_generation_prompt=not continue_final_message,
             continue_final_message=continue_final_message,
-            **(template or {}),
+            template_name=template,
+            **(template_options or {}),
         )
-        return self.generate(ids, **options)
+        return self.generate(ids, continuing=continue_final_message, **options)
 
     def _run(self, request: Request) -> Iterator[Piece]:
         same = _common_prefix(self._ids, request.ids)
@@ -316,6 +325,7 @@ class Session:
         logprobs: int | None = None,
         ignore_eos: bool = False,
         parse_special: bool = False,
+        continuing: bool | None = None,
         end_ids: frozenset[int] | None = None,
         sampler: Any = None,
         hook: LogitsHook | None = None,
@@ -329,13 +339,17 @@ class Session:
         given = {name: value for name, value in settings.items() if value is not None}
         sampler = sampler or Sampler(Sampling(**(recommended | given)), hook=hook)
         ends = self.model.end_ids if end_ids is None else end_ids
+        ids = self.model.encode(prompt, parse_special=parse_special)
+        if continuing is None:
+            continuing = self.model.has_text(ids)
         return Request(
-            self.model.encode(prompt, parse_special=parse_special),
+            ids,
             sampler,
             max_tokens,
             frozenset() if ignore_eos else ends,
             [stop] if isinstance(stop, str) else list(stop),
             logprobs,
+            continuing,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "load_tokenizer"]
 
-BACKENDS = ("reference",)
+BACKENDS = ("cpu", "reference")
 
 
 def load(
     path_or_name: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
-    backend: Literal["reference"] = "reference",
+    backend: Literal["cpu", "reference"] = "cpu",
     threads: int | None = None,
     *,
     context: int | None = None,
-    cache_type: str | None = None,
+    cache_type: Literal["f32", "f16"] | None = None,
+    on_compile: Callable[[str], None] | None = None,
 ) -> LanguageModel:
     """Load a model.
 
@@ -35,10 +36,12 @@ def load(
         path_or_name: a GGUF file, a llama2.c `.bin`, a Hugging Face folder, or a name that
             `glassgear list` shows.
         tokenizer: another tokenizer than the model's own: a file, or one already loaded.
-        backend: what runs the model; `reference` is NumPy in float32.
+        backend: what runs the model: `cpu` at the machine's speed, `reference` in NumPy float32.
         threads: how many CPU threads; None: the backend's choice.
         context: most tokens of a sequence; None: as many as the model was trained for.
         cache_type: `f32` or `f16` keys and values; None: the backend's choice.
+        on_compile: is told in a line when kernels have to be compiled first, which takes some
+            seconds once on a machine.
 
     Raises:
         GlassgearError: nothing there, damaged, or not supported; the message says which.
@@ -58,21 +61,33 @@ def load(
         found = load_tokenizer(tokenizer)
     else:
         found = tokenizer
-    runner = _backend(backend, checkpoint, threads, cache_type)
+    runner = _backend(backend, checkpoint, threads, cache_type, on_compile)
     return LanguageModel(checkpoint, runner, found, context=context)
 
 
-def _backend(name: str, checkpoint: Checkpoint, threads: int | None, cache_type: str | None) -> Backend:
+def _backend(
+    name: str,
+    checkpoint: Checkpoint,
+    threads: int | None,
+    cache_type: str | None,
+    on_compile: Callable[[str], None] | None,
+) -> Backend:
     if name not in BACKENDS:
         raise SettingError(f"no backend is called {name!r}: choose one of {', '.join(BACKENDS)}")
     if cache_type not in (None, "f32", "f16"):
         raise SettingError(f"cache type {cache_type!r} is neither f32 nor f16")
-    from glassgear.backends.reference import Reference
-
     for tensor in checkpoint.tensors.values():
         tensor.check_finite()
-    width = {"f32": "float32", "f16": "float16", None: "float32"}[cache_type]
-    return Reference(checkpoint.model, checkpoint.tensors, cache_type=width)
+    width = {"f32": "float32", "f16": "float16", None: None}[cache_type]
+    if name == "cpu":
+        from glassgear.backends.cpu import CPU
+
+        return CPU(
+            checkpoint.model, checkpoint.tensors, cache_type=width, threads=threads, on_compile=on_compile
+        )
+    from glassgear.backends.reference import Reference
+
+    return Reference(checkpoint.model, checkpoint.tensors, cache_type=width or "float32")
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:

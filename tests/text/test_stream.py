@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import glassgear
 from glassgear.errors import SettingError
 from glassgear.text.base import Tokenizer
 from glassgear.text.stream import TextStream
@@ -288,3 +291,36 @@ def test_a_token_costs_the_same_however_long_the_text(stop: str | Sequence[str])
         return best
 
     assert seconds(40_000) < 8 * seconds(10_000) + 0.05
+
+
+# --- a published vocabulary
+
+
+@pytest.fixture(scope="module")
+def llama2(shared: Path) -> Tokenizer:
+    return glassgear.load_tokenizer(shared / "data" / "llama2c" / "llama2-tokenizer.model")
+
+
+def test_llama2_byte_tokens_become_one_character(llama2: Tokenizer) -> None:
+    assert run(TextStream(llama2), [29871, 243, 162, 169, 156]) == (["", "", "", "", "🦙"], "")
+    assert run(TextStream(llama2), [29871, 243, 162]) == (["", "", ""], "\ufffd")
+
+
+def test_llama2_lone_byte_does_not_delay_what_follows(llama2: Tokenizer) -> None:
+    assert run(TextStream(llama2), [131, *llama2.encode("A")]) == (["\ufffd", " A"], "")
+
+
+def test_llama2_spaces_at_the_start(llama2: Tokenizer) -> None:
+    assert run(TextStream(llama2), [15043, 3186]) == (["Hello", " world"], "")
+    assert run(TextStream(llama2), [1, 22172]) == (["", "hello"], "")
+    assert run(TextStream(llama2), [6377]) == (['{"'], "")
+    assert run(TextStream(llama2), [1, 6377]) == (["", '{"'], "")
+    assert run(TextStream(llama2, continuing=True), [3186]) == ([" world"], "")
+
+
+@given(seed=st.integers(0, 10**6))
+def test_llama2_random_ids_join_to_the_decoded_text(llama2: Tokenizer, seed: int) -> None:
+    rng = random.Random(seed)
+    ids = [rng.choice((rng.randrange(3, 259), rng.randrange(llama2.vocab_size))) for _ in range(200)]
+    pieces, rest = run(TextStream(llama2), ids)
+    assert "".join(pieces) + rest == llama2.decode(ids)

@@ -1,6 +1,5 @@
 """Functions as people give them for tools: the good become schemas, the others are refused."""
 
-# ruff: noqa: PLR0917
 from __future__ import annotations
 
 import enum

@@ -76,7 +76,7 @@ def _line() -> Iterator[Callable[[str], None]]:
     def told(text: str) -> None:
         nonlocal width
         if console.is_terminal(sys.stderr):
-            shown = f"Measuring: {text} ..." if text else ""
+            shown = text[:1].upper() + text[1:]
             line = f"\r{shown.ljust(width)}" + ("" if text else "\r")
             click.echo(line, nl=False, err=True, color=console.may_colour())
             width = len(shown)

@@ -120,15 +120,13 @@ class TokenLines:
 
 
 def quoted(tokenizer: Tokenizer, token: int) -> str:
-    r"""A token as a person reads it: `" the"`, `"\n"`, `<|im_end|>`, `\xe6\xad` for half a character."""
+    r"""A token as a person reads it: `" the"`, `"\n"`, `<|im_end|>`, `"\xe6\xad"` for half a character."""
     if tokenizer.is_special(token):
         return console.visible(tokenizer.piece(token))
-    raw = tokenizer.token_bytes(token)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return "".join(f"\\x{byte:02x}" for byte in raw)
-    return console.visible(json.dumps(text, ensure_ascii=False))
+    text = tokenizer.token_bytes(token).decode("utf-8", errors="surrogateescape")
+    escaped = json.dumps(text, ensure_ascii=False)  # quotes, backslashes, control characters
+    half = escaped.encode("utf-8", errors="surrogateescape").decode("utf-8", errors="backslashreplace")
+    return console.visible(half)
 
 
 def json_line(found: Any) -> None:

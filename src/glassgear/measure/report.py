@@ -128,21 +128,21 @@ def bench(
     Args:
         path: a path or name, as `glassgear.load` takes it.
         settings: what to measure.
-        told: called with a line about what is being measured now.
+        told: called with a line about what is being done now, compiling kernels included.
         **options: options of `glassgear.load`.
     """
     from glassgear.loading import load
 
     settings = settings or Settings()
-    told("loading")
+    told(f"loading {path}")
     begin = perf_counter()
-    model = load(path, **options)
+    model = load(path, on_compile=told, **options)
     loaded = perf_counter() - begin
     threads = getattr(model.backend, "threads", None) or options.get("threads") or hardware()["cpus"] or 1
     cells, notes = _cells(model, settings, told)
     peak, cache = peak_memory(), getattr(model.backend, "cache_nbytes", None)
     bandwidth = _bandwidth(model, settings, threads, told)
-    told("first token of a fresh process")
+    told("measuring a fresh process up to its first token")
     starts = [cold_start(path, **options) for _ in range(max(3, settings.repeats))]
     types: dict[str, int] = {}
     for tensor in model.checkpoint.tensors.values():
@@ -173,14 +173,14 @@ def _cells(model: LanguageModel, settings: Settings, told: Told) -> tuple[list[C
             if length > model.context:
                 notes.append(f"prompts of {length:,} are left out: the context is {model.context:,}")
                 continue
-            told(f"prompt of {length:,}, {batch} at once")
+            told(f"measuring a prompt of {length:,}, {batch} at once")
             times = _repeat(partial(prompt_seconds, model.backend, length, batch=batch), settings)
             cells.append(Cell("prompt", length, batch, length * batch, times))
             steps = min(settings.tokens, model.context - length)
             if steps < 1:
                 notes.append(f"no token fits after {length:,}: the context is {model.context:,}")
                 continue
-            told(f"decoding after {length:,}, {batch} at once")
+            told(f"measuring decoding after {length:,}, {batch} at once")
             with decoding(model.backend, length, batch=batch) as seconds:
                 times = _repeat(partial(seconds, steps), settings)
             cells.append(Cell("decode", length, batch, steps * batch, times))
@@ -199,7 +199,7 @@ def _repeat(run: Callable[[], float], settings: Settings) -> tuple[float, ...]:
 
 def _bandwidth(model: LanguageModel, settings: Settings, threads: int, told: Told) -> Bandwidth:
     """Decode, read, decode, read: what else the machine does then disturbs both alike."""
-    told("read bandwidth of the memory")
+    told("measuring the read bandwidth of the memory")
     needed = weight_bytes(model)
     large, same = MemoryReader(threads), MemoryReader(threads, max(needed, 32 * threads))
     length = min(8, max(1, model.context // 2))

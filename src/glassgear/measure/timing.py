@@ -86,10 +86,10 @@ def _prompts(backend: Backend, length: int, batch: int, seed: int) -> list[list[
 def weight_bytes(model: LanguageModel) -> int:
     """Bytes of weights that one token needs: every tensor, but of an untied embedding one row.
 
-    A backend that packs weights differently from the file says so in `weight_bytes_per_token`;
-    else the bytes are those of the file.
+    A backend that packs weights its own way says what it holds in `weight_nbytes`; else the bytes
+    are those of the file.
     """
-    packed: int | None = getattr(model.backend, "weight_bytes_per_token", None)
+    packed: int | None = getattr(model.backend, "weight_nbytes", None)
     if packed is not None:
         return packed
     total = sum(tensor.nbytes for tensor in model.checkpoint.tensors.values())

@@ -17,8 +17,9 @@ Floats = NDArray[np.float32]
 
 def sigmoid(x: Floats) -> Floats:
     """1 / (1 + e^-x), in the form that never overflows."""
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1, e) / (1 + e)
+    e: Floats = np.exp(-np.abs(x))
+    above: Floats = np.where(x >= 0, np.float32(1), e)
+    return above / (1 + e)
 
 
 def silu(x: Floats) -> Floats:
@@ -35,7 +36,8 @@ def gelu(x: Floats) -> Floats:
 def gelu_tanh(x: Floats) -> Floats:
     """Its tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
     inner = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x * x * x)
-    return np.float32(0.5) * x * (1 + np.tanh(inner))
+    bent: Floats = np.tanh(inner)
+    return np.float32(0.5) * x * (1 + bent)
 
 
 def relu(x: Floats) -> Floats:

@@ -13,8 +13,9 @@ __all__ = ["rms_norm", "run"]
 
 def rms_norm(x: NDArray[np.float32], weight: NDArray[np.float32], eps: float) -> NDArray[np.float32]:
     """[..., dim] -> [..., dim]; eps stands inside the root."""
-    mean_square = np.mean(np.square(x), axis=-1, keepdims=True)
-    return weight * (x / np.sqrt(mean_square + np.float32(eps)))
+    mean_square: NDArray[np.float32] = np.mean(np.square(x), axis=-1, keepdims=True)
+    root: NDArray[np.float32] = np.sqrt(mean_square + np.float32(eps))
+    return weight * (x / root)
 
 
 def run(gear: RMSNorm, x: NDArray[np.float32], at: Scope) -> NDArray[np.float32]:

@@ -10,5 +10,6 @@ __all__ = ["softmax"]
 
 def softmax(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """Over the last axis. The maximum comes off first, so that exp stays finite."""
-    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
-    return e / np.sum(e, axis=-1, keepdims=True)
+    e: NDArray[np.float32] = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    total: NDArray[np.float32] = np.sum(e, axis=-1, keepdims=True)
+    return e / total

@@ -55,7 +55,7 @@ def _prefetch(b: Any, address: Any, offset: int) -> None:
     kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-    b.call(function, [pointer, *(ir.Constant(I32, v) for v in (0, 3, 1))])
+    b.call(function, [pointer, *(ir.Constant(I32, v) for v in (0, 0, 1))])
 
 
 def _groups(b: Any, block: Any, layout: QuantLayout, table: Any) -> list[Any]:
