@@ -12,18 +12,24 @@ import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
+# The new session makes the terminal its own, so that Ctrl-C arrives as a signal.
+CONTROL = "import fcntl, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+PROGRAM = """
+from glassgear.cli import main
+main()
+"""
 PATIENCE = 60.0  # seconds: the machine may be busy
 
 
 class Terminal:
-    """`python -m glassgear ARGUMENTS` with all three streams on one terminal."""
+    """`glassgear ARGUMENTS` with all three streams on one terminal; `before` is code to run first."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], before: str = "") -> None:
         self._master, slave = pty.openpty()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "glassgear", *arguments], stdin=slave, stdout=slave, stderr=slave,
-            env={**os.environ, "TERM": "xterm", **environment}, start_new_session=True,
-            preexec_fn=_own_the_terminal,
+            [sys.executable, "-c", CONTROL + before + PROGRAM, *arguments],
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            env={**os.environ, "TERM": "xterm", **environment},
         )  # fmt: skip
         os.close(slave)
         self.shown = ""  # all that it has printed
@@ -43,6 +49,11 @@ class Terminal:
     def type(self, text: str) -> None:
         """Press keys; `\\x03` is Ctrl-C, `\\x04` Ctrl-D."""
         os.write(self._master, text.encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C at a prompt. readline shows it a moment before it listens for signals."""
+        time.sleep(0.2)
+        self.type("\x03")
 
     def wait_for(self, pattern: str) -> str:
         """Read on until a pattern shows; what was shown up to and with it since the last call."""
@@ -71,11 +82,3 @@ class Terminal:
             return False
         self.shown += data.decode("utf-8", errors="replace")
         return bool(data)
-
-
-def _own_the_terminal() -> None:
-    """Make it the controlling terminal, so that Ctrl-C arrives as a signal."""
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -31,7 +31,6 @@ SECTIONS = {
     "Look inside": ("show", "tokenize", "score"),
     "Models on this machine": ("pull", "list"),
     "Speed": ("bench", "warm-up"),
-    "Speed": ("bench", "warm-up"),
 }
 """The commands in the order in which help lists them; each is `command` in `cli/<name>.py`."""
 

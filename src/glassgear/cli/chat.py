@@ -11,7 +11,7 @@ import click
 
 from glassgear.cli import console
 from glassgear.cli.chat_turns import Chat
-from glassgear.cli.line_input import Keyboard, Pipe, message
+from glassgear.cli.line_input import Keyboard, message
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
     Command,
@@ -143,10 +143,9 @@ def _talk(chat: Chat, name: str, show_stats: bool) -> None:
 
 def _follow(chat: Chat, show_stats: bool) -> None:
     """With a pipe: each line is a message, and an error ends the chat."""
-    pipe = Pipe()
     while True:
         try:
-            text = message(pipe.read)
+            text = message(lambda _begun: console.read_line())
         except EOFError:
             return
         if not _turn(chat, text, show_stats):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from glassgear.cli import console
 from glassgear.cli.options import with_seed
 from glassgear.cli.output import Output
 from glassgear.cli.stats import Stats
@@ -83,13 +84,15 @@ class Chat:
             try:
                 ids = self._ids()
                 stats.prompt_tokens = len(ids)
-                for piece in stats.watch(self._session.generate(ids, **options)):
-                    interrupt.wait_for_piece = True
-                    output.piece(piece)
-                    parts.append(piece.text)
-                    if interrupt.asked:
-                        stats.finish_reason = "interrupted"
-                        break
+                with console.status("Reading ...") as line:
+                    for piece in stats.watch(self._session.generate(ids, continuing=False, **options)):
+                        line.close()
+                        interrupt.wait_for_piece = True
+                        output.piece(piece)
+                        parts.append(piece.text)
+                        if interrupt.asked:
+                            stats.finish_reason = "interrupted"
+                            break
             except KeyboardInterrupt:
                 # Broken off anywhere inside the engine: a new session shares nothing with it.
                 self._session = self.model.session()

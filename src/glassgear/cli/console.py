@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 import threading
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 import click
 
 from glassgear.errors import FileError, GlassgearError, NotFoundError
 
 __all__ = [
+    "Status",
     "cells",
+    "compiling",
     "decoded",
     "error",
     "is_terminal",
     "may_colour",
     "note",
-    "open_stdin",
     "padded",
     "prepare_streams",
     "read_file",
+    "read_line",
     "read_stdin",
     "say",
     "status",
@@ -43,10 +46,12 @@ STDIN = "standard input"
 
 
 def prepare_streams() -> None:
-    """Make stdout and stderr UTF-8, whatever the locale says; nothing printed can then fail."""
+    """Make all three UTF-8, whatever the locale says; nothing printed can then fail."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
 
 
 def may_colour() -> bool | None:
@@ -125,38 +130,69 @@ def error(text: str) -> None:
     say(f"{style('error:', fg='red', bold=True)} {visible(text)}")
 
 
+class Status:
+    """A line on the terminal that says what is going on, and leaves no trace.
+
+    Where nobody looks on, it is never shown. Nothing else may be printed until it is closed.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._width = 0  # cells that are to be cleared; 0: nothing is shown
+        self._open = is_terminal(sys.stderr)
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(STATUS_AFTER, self.show)
+        self._timer.daemon = True
+        if self._open:
+            self._timer.start()
+
+    def show(self, text: str | None = None) -> bool:
+        """Show the line now, with another text if one is given; whether it could."""
+        with self._lock:
+            if self._open:
+                self._text = text or self._text
+                line = visible(self._text)[: max(20, shutil.get_terminal_size().columns - 1)]
+                shown = style(padded(line, self._width), dim=True)
+                self._width = cells(line)
+                click.echo(f"\r{shown}", nl=False, err=True, color=may_colour())
+            return self._open
+
+    def close(self) -> None:
+        """Take the line away for good."""
+        self._timer.cancel()
+        with self._lock:
+            if self._width:
+                click.echo(f"\r{' ' * self._width}\r", nl=False, err=True, color=may_colour())
+            self._open, self._width = False, 0
+
+
+_status: list[Status] = []  # those that are open; the last one counts
+_told: set[str] = set()
+
+
 @contextmanager
-def status(text: str) -> Iterator[None]:
-    """Show a line on the terminal while something takes long; it is gone afterwards."""
-    if not is_terminal(sys.stderr):
-        yield
-        return
-    lock, shown = threading.Lock(), [False, False]  # [is shown, is over]
-
-    def show() -> None:
-        with lock:
-            if not shown[1]:
-                shown[0] = True
-                click.echo(f"\r{style(text, dim=True)}", nl=False, err=True, color=may_colour())
-
-    timer = threading.Timer(STATUS_AFTER, show)
-    timer.daemon = True
-    timer.start()
+def status(text: str) -> Iterator[Status]:
+    """Show a line while something takes long; it is closed afterwards at the latest."""
+    line = Status(text)
+    _status.append(line)
     try:
-        yield
+        yield line
     finally:
-        timer.cancel()
-        with lock:
-            shown[1] = True
-            if shown[0]:
-                click.echo(f"\r{' ' * len(text)}\r", nl=False, err=True, color=may_colour())
+        line.close()
+        _status.remove(line)
 
 
-def open_stdin() -> IO[str]:
-    """Standard input as lines of UTF-8 text, whatever the locale says."""
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
-    return sys.stdin
+def compiling(text: str) -> None:
+    """Say that kernels are being compiled: in the status line, or once where there is no terminal.
+
+    In the middle of a text nothing is said, for it would stand in the text.
+    """
+    if _status and _status[-1].show(f"{text[:1].upper()}{text[1:]}"):
+        return
+    what = text.partition(":")[0]
+    if what not in _told and not is_terminal(sys.stderr):
+        _told.add(what)
+        note(what)
 
 
 def read_stdin() -> str:
@@ -165,10 +201,26 @@ def read_stdin() -> str:
     Raises:
         FileError: it isn't UTF-8.
     """
-    binary = getattr(sys.stdin, "buffer", None)
-    if binary is None:
+    return decoded(_stdin().read(), STDIN)
+
+
+def read_line() -> str:
+    """The next line of standard input without its newline; EOFError at the end.
+
+    Raises:
+        FileError: it isn't UTF-8.
+    """
+    line = _stdin().readline()
+    if not line:
+        raise EOFError
+    return decoded(line, STDIN).removesuffix("\n").removesuffix("\r")
+
+
+def _stdin() -> BinaryIO:
+    binary: BinaryIO | None = getattr(sys.stdin, "buffer", None)
+    if binary is None:  # as under pythonw
         raise GlassgearError("there is no standard input to read")
-    return decoded(binary.read(), STDIN)
+    return binary
 
 
 def read_file(path: str) -> str:

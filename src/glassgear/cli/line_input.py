@@ -17,7 +17,7 @@ import click
 
 from glassgear.cli import console
 
-__all__ = ["Keyboard", "Pipe", "message"]
+__all__ = ["Keyboard", "message"]
 
 QUOTES = '"""'
 REMEMBERED = 1000  # lines of history
@@ -51,20 +51,6 @@ def _quoted(line: str, read: Callable[[bool], str]) -> str:
             line = read(True)
         lines.append(line.rstrip().removesuffix(QUOTES))
     return "\n".join(lines).strip("\n")
-
-
-class Pipe:
-    """Messages from standard input that nobody types."""
-
-    def __init__(self) -> None:
-        self._lines = console.open_stdin()
-
-    def read(self, _begun: bool) -> str:
-        """The next line."""
-        line = self._lines.readline()
-        if not line:
-            raise EOFError
-        return line.removesuffix("\n").removesuffix("\r")
 
 
 class Keyboard:

@@ -32,7 +32,7 @@ def open_model(name: str, given: dict[str, Any]) -> LanguageModel:
 
     chosen = {key: given[key] for key in MODEL_OPTIONS if given.get(key) is not None}
     with console.status(f"Loading {name} ..."):
-        model = load(name, on_compile=console.note, **chosen)
+        model = load(name, on_compile=console.compiling, **chosen)
     print_notices(model.checkpoint.notices)
     with suppress(TokenizerError):  # a model may come without a tokenizer
         print_notices(model.tokenizer.warnings)

@@ -43,21 +43,29 @@ class PlainText:
 
     def __init__(self, prompt: str = "", *, always_newline: bool = False) -> None:
         self._always = always_newline
-        self._last = prompt[-1:]
-        if prompt:
-            if console.is_terminal(sys.stdout):
-                prompt = console.style(console.visible(prompt), bold=True)
-            click.echo(prompt, nl=False, color=console.may_colour())
+        self._prompt = prompt
+        self._last = ""  # character printed
 
     def piece(self, piece: Piece) -> None:
         """Print a piece's text."""
+        self._show_prompt()
         console.write(piece.text)
         self._last = piece.text[-1:] or self._last
 
     def end(self) -> None:
         """Close the last line."""
+        self._show_prompt()
         if self._always or self._last != "\n":
             console.write("\n")
+
+    def _show_prompt(self) -> None:
+        """Together with the first piece: until then a status line may stand in its place."""
+        if self._prompt:
+            prompt, self._prompt = self._prompt, ""
+            self._last = prompt[-1]
+            if console.is_terminal(sys.stdout):
+                prompt = console.style(console.visible(prompt), bold=True)
+            click.echo(prompt, nl=False, color=console.may_colour())
 
 
 class JsonLines:

@@ -134,8 +134,10 @@ def _output(model: LanguageModel, text: str | None, stats: Stats, given: dict[st
 def _stream(pieces: Iterator[Piece], output: Output, stats: Stats) -> None:
     """Print pieces as they come. However it ends, the line is closed before anything else is said."""
     try:
-        for piece in stats.watch(pieces):
-            output.piece(piece)
+        with console.status("Reading the prompt ...") as line:
+            for piece in stats.watch(pieces):
+                line.close()
+                output.piece(piece)
     except KeyboardInterrupt:
         stats.finish_reason = "interrupted"
         raise

@@ -22,8 +22,8 @@ import glassgear
 options = json.loads(sys.argv[2])
 model = glassgear.load(sys.argv[1], **options)
 loaded = perf_counter()
-prompt = [0] if model._tokenizer is None else "Once upon a time"
-next(model.generate(prompt, max_tokens=1, temperature=0, ignore_eos=True))
+ids = [0] if model._tokenizer is None else model.encode("Once upon a time")
+next(model.generate(ids[: model.context], max_tokens=1, temperature=0, ignore_eos=True))
 print(loaded - start, perf_counter() - loaded, flush=True)
 """
 

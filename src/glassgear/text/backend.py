@@ -32,14 +32,19 @@ def called(action: Callable[[], Result], trouble: str) -> Result:
         raise
 
 
-def encoded(backend: Backend, text: str) -> list[int]:
+def encoded(backend: Backend, text: str, *, framed: bool = False) -> list[int]:
     """Ids of plain text.
+
+    Args:
+        backend: the engine.
+        text: any text without surrogates.
+        framed: whether the library puts BOS and the like around it.
 
     Raises:
         TokenizerError: the library gave up, mostly since a regular expression took too long.
     """
     trouble = f"the text of {len(text):,} characters can't be encoded"
-    return called(lambda: list(backend.encode(text, add_special_tokens=False).ids), trouble)
+    return called(lambda: list(backend.encode(text, add_special_tokens=framed).ids), trouble)
 
 
 def from_json(path: Path, text: str) -> Backend:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from glassgear.errors import FileError, FormatError, NotFoundError
 
-__all__ = ["is_text_pretending", "parse_json", "read_bytes", "read_json"]
+__all__ = ["parse_json", "read_bytes", "read_json"]
 
 MOST_BYTES = 256 << 20  # the largest published `tokenizer.json` are about 40 MB
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _PRETENDERS = {
     b"<!doctype": "a web page (HTML): download again, from the address of the file itself",
     b"<html": "a web page (HTML): download again, from the address of the file itself",
@@ -48,12 +49,12 @@ def read_bytes(path: Path) -> bytes:
         raise NotFoundError(os.fspath(path).replace("\0", "\\0"), f"is not a path: {error}") from None
     if not data:
         raise FormatError(path, "is empty: the download failed, so fetch it again")
-    if pretends := is_text_pretending(data):
+    if pretends := _pretends(data):
         raise FormatError(path, f"is {pretends}")
     return data
 
 
-def is_text_pretending(data: bytes) -> str | None:
+def _pretends(data: bytes) -> str | None:
     """What a file is that servers send in the place of another, or None."""
     start = data[:64].lstrip().lower()
     return next((what for head, what in _PRETENDERS.items() if start.startswith(head)), None)
@@ -82,6 +83,16 @@ def parse_json(path: Path, data: bytes) -> dict[str, Any]:
         raise FormatError(path, "is nested too deep") from None
     except ValueError:  # Python's limit on the digits of an integer
         raise FormatError(path, "holds a number of thousands of digits") from None
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise FormatError(path, f"should be a JSON object, but is a {type(value).__name__}")
-    return dict(value)
+    if _HALF.search(data) and not _is_unicode(value):
+        raise FormatError(path, "holds half of a surrogate pair, which is no character")
+    return value
+
+
+def _is_unicode(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -66,6 +66,8 @@ def merges_of(metadata: Mapping[str, Any], path: str) -> list[tuple[str, str]]:
     found = metadata.get(key)
     if found is None:
         return []
+    if not isinstance(found, list | tuple):
+        raise FormatError(path, f"`{key}` should be a list")
     merges: list[Any] = []
     if set(map(type, found)) == {str}:
         merges = [tuple(merge.split(" ")) for merge in found]
@@ -73,13 +75,13 @@ def merges_of(metadata: Mapping[str, Any], path: str) -> list[tuple[str, str]]:
             return merges
         merges = []
     for place, merge in enumerate(found):
-        pair = tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge)
-        if len(pair) != 2 and isinstance(merge, str) and " " in merge[1:]:
+        pair = tuple(merge.split(" ")) if isinstance(merge, str) else merge
+        if isinstance(pair, list | tuple) and len(pair) != 2 and isinstance(merge, str) and " " in merge[1:]:
             cut = merge.index(" ", 1)  # a piece with a space in it, or one that is a space
             pair = (merge[:cut], merge[cut + 1 :])
-        if len(pair) != 2 or not all(isinstance(piece, str) for piece in pair):
+        if not isinstance(pair, list | tuple) or list(map(type, pair)) != [str, str]:
             raise FormatError(path, f"merge {place} should be two pieces, found {merge!r:.60}")
-        merges.append(pair)
+        merges.append(tuple(pair))
     return merges
 
 

@@ -64,7 +64,7 @@ _DEEPSEEK_LETTERS = (
 _DEEPSEEK_PUNCTUATION = "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+"
 _DEEPSEEK_V3_CJK = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 _DEEPSEEK_V3 = (
-    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"""
     r" ?[\p{P}\p{S}]+[\r\n]*|" + _SPACES
 )
 
@@ -102,14 +102,20 @@ RULES: dict[str, WordRule] = {
     "olmo": _NEOX_RULE,
     **dict.fromkeys(("smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b"), _ONE_DIGIT_RULE),
     "command-r": WordRule((ONE_DIGIT, GPT2_WORDS), composes=True),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "falcon3", "lfm2"), _LLAMA3_RULE),
+    **dict.fromkeys(
+        (
+            "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "lfm2", "midm-2.0", "pixtral",
+            "jina-v5-nano",
+        ),
+        _LLAMA3_RULE,
+    ),
     **dict.fromkeys(("dbrx", "smaug-bpe", "glm4", "chatglm-bpe"), WordRule((_LLAMA3, BYTES))),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _QWEN2_RULE),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "kormo", "f2llmv2"), _QWEN2_RULE),
     "qwen35": WordRule((_QWEN35, BYTES), composes=True),
     "tekken": WordRule((_TEKKEN, BYTES), whole_words=True, adds_bos=True),
-    **dict.fromkeys(("gpt-4o", "llama4"), _GPT4O_RULE),
-    # Both of DeepSeek's published rules say `\s+$`, which takes quadratic time on long runs of
-    # spaces; only a run's first space can begin a match, so the others needn't be tried.
+    **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"), _GPT4O_RULE),
+    # The published rule says `\s+$`, which takes quadratic time on long runs of spaces; only a run's
+    # first space can begin a match, so the others needn't be tried.
     "deepseek-llm": WordRule(
         (
             r"[\r\n]", _DEEPSEEK_LETTERS, _DEEPSEEK_PUNCTUATION, r"(?<!\s)\s+$", _DEEPSEEK_CJK,

@@ -92,12 +92,26 @@ def tokenizer_from_file(path: Path) -> Tokenizer | None:
 
         return read_tokenizer_json(path, data)
     from glassgear.text.spm import SentencePieceTokenizer
-    from glassgear.text.spm_files import looks_like_sentencepiece, read_llama2c, read_sentencepiece
+    from glassgear.text.spm_files import (
+        looks_like_sentencepiece,
+        read_llama2c,
+        read_sentencepiece,
+        with_settings,
+    )
 
     if data[:4] in (b"GGUF", b"FUGG"):
         raise FormatError(path, "is a GGUF file, where a file with a tokenizer alone is needed")
     if looks_like_sentencepiece(data):
-        return SentencePieceTokenizer(read_sentencepiece(path, data), freezes=True)
+        from glassgear.text.json_settings import read_settings
+
+        vocabulary = with_settings(read_sentencepiece(path, data), read_settings(path))
+        return SentencePieceTokenizer(vocabulary, freezes=True)
+    if data[2:4] != b"\0\0":  # llama2.c's files begin with the length of the longest piece
+        raise FormatError(
+            path,
+            "is no tokenizer: its first bytes fit neither a tokenizer.json, nor SentencePiece's "
+            "tokenizer.model, nor llama2.c's tokenizer.bin",
+        )
     return SentencePieceTokenizer(read_llama2c(path, data), space=" ")
 
 

@@ -36,9 +36,8 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         vocabulary: pieces, kinds and scores.
         space: how pieces spell a space; llama2.c's files have a real one.
         freezes: user-defined pieces are found after spaces have been replaced, as
-            `sentencepiece` does it, and no space is put in behind a token; else they are found
-            in the text as it is, and text behind a token begins like a new one, as llama.cpp
-            does it.
+            `sentencepiece` does it; else in the text as it is, and what follows them begins like
+            a new text, as llama.cpp does it.
     """
 
     kind = "spm"
@@ -81,20 +80,23 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         return piece.replace(self._space, " ").encode()
 
     def _encode_text(self, text: str, starts: bool) -> list[int]:
-        if self._vocabulary.squeezes_spaces:
-            text = re.sub(" +", " ", text.strip(" "))
-            if not text:
-                return []
-        if self._vocabulary.space_prefix and (starts or not self._freezes):
+        squeezes = self._vocabulary.squeezes_spaces
+        if squeezes:
+            text = re.sub(" +", " ", text.lstrip(" "))
+        if self._vocabulary.space_prefix:  # behind a control token too, as llama.cpp does it
             text = " " + text
         text = text.replace(" ", self._space)
+        if squeezes:
+            text = text.rstrip(self._space)
         ids: list[int] = []
         for found in self._frozen.cut(text):
             if isinstance(found, int):
                 ids.append(found)
             else:
                 for word in self._word_border.split(found) if self._word_border else [found]:
-                    ids += self._encode_word(word)
+                    more = self._encode_word(word)
+                    run_goes_on = ids and more and ids[-1] == more[0] == self._unknown
+                    ids += more[1:] if run_goes_on else more
         return ids
 
     def _encode_word(self, word: str) -> list[int]:
@@ -105,7 +107,7 @@ class SentencePieceTokenizer(VocabularyTokenizer):
         ids: list[int] = []
         for piece in self._merge(word):
             token = self._ids.get(piece)
-            if token is not None:
+            if token is not None and piece not in self._unused:
                 ids.append(token)
             else:
                 self._spell_out(piece, ids)

@@ -12,12 +12,14 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from glassgear.errors import FormatError, UnsupportedError
+from glassgear.text.json_settings import Settings
 from glassgear.text.vocabulary import Kind, Vocabulary
 
-__all__ = ["looks_like_sentencepiece", "read_llama2c", "read_sentencepiece"]
+__all__ = ["looks_like_sentencepiece", "read_llama2c", "read_sentencepiece", "with_settings"]
 
 Field = int | bytes
 
@@ -118,6 +120,35 @@ def read_sentencepiece(path: Path, data: bytes) -> Vocabulary:
         adds_bos=True,
         space_prefix=bool(_number(path, normalizer.get(3, 1))),
         squeezes_spaces=bool(_number(path, normalizer.get(4, 1))),
+    )
+
+
+def with_settings(vocabulary: Vocabulary, settings: Settings) -> Vocabulary:
+    """The vocabulary with what the config beside a `tokenizer.model` adds to it."""
+    pieces, kinds, scores = list(vocabulary.pieces), list(vocabulary.kinds), list(vocabulary.scores)
+    known = set(pieces)
+    for entry in sorted(settings.added, key=lambda entry: entry["id"]):
+        text = entry["content"]
+        if text in known or entry["id"] != len(pieces):
+            continue
+        special = entry.get("special") is True or text in settings.special_texts
+        pieces.append(text)
+        kinds.append(Kind.CONTROL if special else Kind.USER_DEFINED)
+        scores.append(0.0)
+    roles = {
+        name.removesuffix("_token"): pieces.index(text)
+        for name, text in settings.special_tokens.items()
+        if text in pieces
+    }
+    return replace(
+        vocabulary,
+        pieces=pieces,
+        kinds=kinds,
+        scores=scores,
+        roles={**vocabulary.roles, **roles},
+        adds_bos=vocabulary.adds_bos if settings.adds_bos is None else settings.adds_bos,
+        adds_eos=vocabulary.adds_eos if settings.adds_eos is None else settings.adds_eos,
+        chat_template=settings.chat_template,
     )
 
 

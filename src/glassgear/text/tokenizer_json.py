@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["JsonTokenizer", "read_tokenizer_json"]
 
 _KINDS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
+_MOST_IDS = 1 << 31
 _NO_SCORE = -1e9  # worse than any way to spell a text
 
 
@@ -50,11 +52,12 @@ def read_tokenizer_json(path: Path, data: bytes) -> JsonTokenizer:
         raise FormatError(path, "has no `model`: it is no tokenizer.json")
     if model.get("type", "BPE") == "BPE" and not model.get("merges"):
         raise FormatError(path, "holds a BPE model without merges: every character would be a token")
-    text = data.decode("utf-8-sig")
+    # The library checks the form of everything that it knows; what it takes can be relied on.
+    backend = from_json(path, data.decode("utf-8-sig"))
     if model.get("type") == "Unigram":
         description = _without_control_pieces(description)
-        text = json.dumps(description)
-    return JsonTokenizer(path, description, from_json(path, text), read_settings(path))
+        backend = from_json(path, json.dumps(description))
+    return JsonTokenizer(path, description, backend, read_settings(path))
 
 
 def _without_control_pieces(description: dict[str, Any]) -> dict[str, Any]:
@@ -81,83 +84,76 @@ class JsonTokenizer(FramedTokenizer):
         """
         self._backend = _prepared(backend)
         self._inner = _not_at_the_start(path, description) or self._backend
-        self.kind = _KINDS.get(str(description["model"].get("type", "BPE")), "bpe")
+        model = description["model"]
+        self.kind = _KINDS.get(str(model.get("type", "BPE")), "bpe")
         self._pieces = {token: piece for piece, token in backend.get_vocab(with_added_tokens=True).items()}
         self._take_added(path, description, settings)
         self.vocab_size = max(self._pieces, default=-1) + 1
+        if self.vocab_size > _MOST_IDS:
+            raise FormatError(path, f"holds the id {self.vocab_size - 1:,}: no vocabulary is that large")
         self._spelling: Spelling | None = spelling(description)
         self.joins = self._spelling is not None
         self._spelled: dict[int, bytes] = {}
         self.normalises = changes(description)
-        self._take_roles(settings)
+        self.chat_template = settings.chat_template
+        self.warnings = settings.warnings
+        known = {text: token for token, text in self._pieces.items()}
+        self._take_roles(path, known, settings)
+        self._forbid(_unknown_ids(known, model, settings))
 
     def _take_added(self, path: Path, description: Mapping[str, Any], settings: Settings) -> None:
+        """Set `_written`, `special` and `_added_texts`, and complete `_pieces`."""
         known = {text: token for token, text in self._pieces.items()}
         control: dict[str, WrittenToken] = {}
         anywhere: dict[str, WrittenToken] = {}
-        own = {token["content"] for token in _added(description)}
-        for entry in [*_added(description), *settings.added]:
+        self._added_texts = {entry["content"] for entry in _added(description)}
+        named = [{"content": text, "special": True} for text in settings.special_texts if text in known]
+        for entry in [*named, *settings.added, *_added(description)]:
             text = entry["content"]
-            token = known.get(text, entry.get("id"))
-            if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < 1 << 31:
-                raise FormatError(path, f"the added token {text!r:.40} has no id, but {token!r:.40}")
-            self._pieces.setdefault(token, text)
-            written = WrittenToken(
-                token,
-                takes_left=entry.get("lstrip") is True,
-                takes_right=entry.get("rstrip") is True,
-                whole_word=entry.get("single_word") is True,
-            )
+            written = _written(path, entry, known.get(text, entry.get("id")))
+            self._pieces.setdefault(written.id, text)
             if entry.get("special") is True or text in settings.special_texts:
                 control[text] = written
-            elif text not in own:
+            elif text not in self._added_texts:
                 anywhere[text] = written  # the library doesn't know it
-        self.special = {text: written.id for text, written in control.items()}
+        self.special = dict(sorted(((text, token.id) for text, token in control.items()), key=itemgetter(1)))
         self._written = WrittenTokens(anywhere, control)
-        self._added_ids = frozenset(self.special.values()) | {w.id for w in anywhere.values()}
-        self._added_texts = own
 
-    def _take_roles(self, settings: Settings) -> None:
-        known = {text: token for token, text in self._pieces.items()}
-        self.special_tokens = settings.special_tokens
-        head, tail = _frame(self._backend)
+    def _take_roles(self, path: Path, known: Mapping[str, int], settings: Settings) -> None:
+        """Set what opens, closes and ends a text."""
+        named = settings.special_tokens
         roles = {
-            role: known[text]
-            for role in ("bos", "eos", "cls", "sep")
-            if (text := settings.special_tokens.get(f"{role}_token")) in known
+            role: known[text] for role in ("bos", "eos") if (text := named.get(f"{role}_token", "")) in known
         }
+        head, tail = _frame(path, self._backend)
+        if strange := set(head + tail) - set(self._pieces):
+            raise FormatError(path, f"puts the id {min(strange)} around texts, which its vocabulary lacks")
         self.eos_id = roles.get("eos")
         self.bos_id = roles.get("bos")
         if self.bos_id is None and self.joins and len(head) == 1:
             self.bos_id = head[0]
-            self.special_tokens = {"bos_token": self._pieces[head[0]], **self.special_tokens}
+            named = {"bos_token": self._pieces[head[0]], **named}
         if settings.adds_bos is not None or settings.adds_eos is not None:
             # As in transformers: what the config says replaces what tokenizer.json does.
             head = (self.bos_id,) if settings.adds_bos and self.bos_id is not None else ()
             tail = (self.eos_id,) if settings.adds_eos and self.eos_id is not None else ()
-        self._head, self._tail = head, tail
+        self._head, self._tail, self.special_tokens = head, tail, named
         self.adds_bos = self.bos_id is not None and head[:1] == (self.bos_id,)
         self.adds_eos = self.eos_id is not None and tail[-1:] == (self.eos_id,)
         self.end_ids = end_ids(self.special, roles)
-        # An unknown token may come of any text.
-        unknown = known.get(settings.special_tokens.get("unk_token", ""))
-        self._forbidden = self._special_ids() - {unknown}
-        self._forbidden_names = sorted(
-            (name for name, token in self.special.items() if token in self._forbidden and len(name) > 1),
-            key=len,
-            reverse=True,
-        )
-        self.chat_template = settings.chat_template
-        self.warnings = settings.warnings
+
+    def _forbid(self, unknown: set[int]) -> None:
+        """Set which ids plain text must never give: control tokens, but for the unknown one."""
+        self._forbidden = self._special_ids() - unknown
+        names = (name for name, token in self.special.items() if token in self._forbidden and len(name) > 1)
+        self._forbidden_names = sorted(names, key=len, reverse=True)
 
     def _encode_text(self, text: str, starts: bool) -> list[int]:
         ids = encoded(self._backend if starts else self._inner, text)
-        if self._forbidden.isdisjoint(ids):
+        if self._forbidden.isdisjoint(ids) or len(text) == 1:
             return ids
         # A word that is spelled like a control token was looked up whole. In two parts it isn't.
         parts = _cut_inside(text, self._forbidden_names) or list(text)
-        if len(text) == 1:
-            return ids
         return [
             token
             for place, part in enumerate(parts)
@@ -213,11 +209,33 @@ def _added(description: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def _frame(backend: Backend) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _written(path: Path, entry: Mapping[str, Any], token: Any) -> WrittenToken:
+    if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < _MOST_IDS:
+        raise FormatError(path, f"the added token {entry['content']!r:.40} has no id, but {token!r:.40}")
+    return WrittenToken(
+        token,
+        takes_left=entry.get("lstrip") is True,
+        takes_right=entry.get("rstrip") is True,
+        whole_word=entry.get("single_word") is True,
+    )
+
+
+def _unknown_ids(known: Mapping[str, int], model: Mapping[str, Any], settings: Settings) -> set[int]:
+    """Ids of what can't be spelled, which may come of any text."""
+    names = (settings.special_tokens.get("unk_token"), model.get("unk_token"))
+    found = {known[name] for name in names if isinstance(name, str) and name in known}
+    unigram = model.get("unk_id")
+    return found | {unigram} if isinstance(unigram, int) else found
+
+
+def _frame(path: Path, backend: Backend) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids that the library puts around a text, found by looking at one."""
     for probe in ("a", "0", "."):
-        bare = backend.encode(probe, add_special_tokens=False).ids
-        full = backend.encode(probe, add_special_tokens=True).ids
+        try:
+            bare = encoded(backend, probe)
+            full = encoded(backend, probe, framed=True)
+        except TokenizerError as error:
+            raise FormatError(path, f"is no tokenizer that works: {error}") from None
         for at in range(len(full) - len(bare) + 1):
             if bare and full[at : at + len(bare)] == bare:
                 return tuple(full[:at]), tuple(full[at + len(bare) :])

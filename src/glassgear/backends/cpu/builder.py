@@ -23,6 +23,7 @@ from glassgear.weights.tensor import StoredTensor
 __all__ = ["FEW", "Builder", "Matrix", "Memory", "Source", "Units", "Value"]
 
 FEW = 4  # rows up to which each thread does norms and codes for itself
+Fields = dict[Step, int]
 CAPACITY = ROWS + TILE  # rows of a buffer
 SLACK = 4096  # bytes behind the last weights: what is asked for in advance may lie past the end
 
@@ -156,7 +157,7 @@ class Builder:
         self._wide = kernels == "avx512vnni"
         self._dot = kernels
         self._alone = alone
-        self.steps: list[dict[int, int]] = []
+        self.steps: list[Fields] = []
         self.kernels: list[Kernel] = []
         self.queues = 0
 
@@ -173,9 +174,9 @@ class Builder:
         """Let all threads meet after the last step; `kind` 2: only where rows are shared out."""
         self.steps[-1][Step.BARRIER] = max(self.steps[-1].get(Step.BARRIER, 0), kind) if kind == 2 else 1
 
-    def _step(self, kernel: tuple[str, ...], fields: dict[int, int]) -> None:
+    def _step(self, kernel: tuple[str, ...], fields: Fields) -> None:
         self.kernels.append(Kernel(kernel))
-        self.steps.append(dict(fields) | ({int(Step.BARRIER): 1} if self._alone else {}))
+        self.steps.append(fields | ({Step.BARRIER: 1} if self._alone else {}))
 
     def norm(self, x: Value, weight: int, eps: float, to: Source, *, wanted: bool = False) -> None:
         """`rms_norm` of rows, or of those whose logits are wanted."""
@@ -215,7 +216,9 @@ class Builder:
         fields = {Step.WEIGHTS: vector, Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride}
         self._step(("rows", "bias"), fields | {Step.PANELS: panels} | _shared_out(units))
 
-    def rotate(self, x: Value, to: Value, heads: int, head_dim: int, rope: tuple[int, int, int], units: Units) -> None:
+    def rotate(
+        self, x: Value, to: Value, heads: int, head_dim: int, rope: tuple[int, int, int], units: Units
+    ) -> None:
         """Turn heads by position; `rope`: channels, 1 for neighbours, number of the table."""
         fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride}
         fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.PANELS: heads}
@@ -239,7 +242,9 @@ class Builder:
         self.queues += 1
         self._step(("attention", "attention", str(int(half)), "6" if self._wide else "1"), fields)
 
-    def activate(self, name: str, gate: Value, up: Value, to: Source, units: Units, alone: Value | None = None) -> None:
+    def activate(
+        self, name: str, gate: Value, up: Value, to: Source, units: Units, alone: Value | None = None
+    ) -> None:
         """activation(gate) * up; `alone` also takes activation(gate)."""
         assert gate.stride == up.stride
         fields = {Step.INPUT: gate.address, Step.INPUT_STRIDE: gate.stride, Step.A: up.address - gate.address}
@@ -250,7 +255,12 @@ class Builder:
 
     def multiply(self, x: Value, other: Value, to: Value) -> None:
         """The product of two buffers, number by number."""
-        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.A: other.address, Step.B: other.stride}
+        fields = {
+            Step.INPUT: x.address,
+            Step.INPUT_STRIDE: x.stride,
+            Step.A: other.address,
+            Step.B: other.stride,
+        }
         fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.COLUMNS: x.width}
         self._step(("rows", "multiply"), fields)
 
@@ -270,12 +280,12 @@ def is_float(matrix: Matrix) -> bool:
     return isinstance(matrix.layout, FloatLayout)
 
 
-def _shared_out(units: Units) -> dict[int, int]:
-    return {int(Step.UNIT): units.size, int(Step.UNIT_FIRST): units.first, int(Step.UNITS): units.total}
+def _shared_out(units: Units) -> Fields:
+    return {Step.UNIT: units.size, Step.UNIT_FIRST: units.first, Step.UNITS: units.total}
 
 
-def _target(to: Source) -> dict[int, int]:
-    fields: dict[int, int] = {}
+def _target(to: Source) -> Fields:
+    fields: Fields = {}
     private = 0
     if to.floats is not None:
         fields |= {Step.OUTPUT: to.floats.address, Step.OUTPUT_STRIDE: to.floats.stride}
@@ -284,4 +294,4 @@ def _target(to: Source) -> dict[int, int]:
         assert to.floats is None or private == to.codes.private
         fields |= {Step.CODES: to.codes.address}
         private = to.codes.private
-    return fields | {int(Step.PRIVATE): private}
+    return fields | {Step.PRIVATE: private}

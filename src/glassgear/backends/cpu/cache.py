@@ -67,7 +67,9 @@ class PagedCache:
         """Have at least `pages` pages."""
         while len(self.addresses) < pages:
             # Twice as many as before, within bounds: few slabs, and little taken in vain.
-            count = min(max(1, len(self.addresses), pages - len(self.addresses)), max(1, SLAB // self.page_bytes))
+            count = min(
+                max(1, len(self.addresses), pages - len(self.addresses)), max(1, SLAB // self.page_bytes)
+            )
             slab = np.zeros(count * self.page_bytes + 64, np.uint8)
             start = int(slab.ctypes.data)
             start += -start % 64

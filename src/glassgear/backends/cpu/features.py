@@ -64,7 +64,9 @@ def target(environment: Mapping[str, str] = os.environ) -> Target:
         raise SettingError(f"GLASSGEAR_KERNELS is `{chosen}`, but this processor lacks {lacking}")
     wanted = dict(have)
     if chosen in ("avx2", "avxvnni"):  # as on a machine without it, so that tests here speak for one
-        wanted = {name: on and not name.startswith(("avx512", "avx10", "evex512")) for name, on in have.items()}
+        wanted = {
+            name: on and not name.startswith(("avx512", "avx10", "evex512")) for name, on in have.items()
+        }
     flags = ",".join(("+" if on else "-") + name for name, on in sorted(wanted.items()))
     cpu = binding.get_host_cpu_name()
     if chosen in ("avx2", "avxvnni"):

@@ -13,7 +13,18 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["ACTIVATION_BLOCK", "GROUP", "QUERY_ROWS", "ROWS", "STEP_FIELDS", "TILE", "Frame", "Step", "Sync", "quantized_bytes"]
+__all__ = [
+    "ACTIVATION_BLOCK",
+    "GROUP",
+    "QUERY_ROWS",
+    "ROWS",
+    "STEP_FIELDS",
+    "TILE",
+    "Frame",
+    "Step",
+    "Sync",
+    "quantized_bytes",
+]
 
 ACTIVATION_BLOCK = 48  # bytes
 GROUP = 4  # tokens that lie together
@@ -88,6 +99,6 @@ class Sync(IntEnum):
     COUNT = 5  # steps
     FRAME = 6  # address
     THREADS = 7  # how many take part in the next job
-    YIELDS = 8  # how often a waiting thread gave way
+    LONG_WAITS = 8  # how often a thread waited so long that it gave way
     EXPECT = 9  # 1: work is about to come, don't park
     PARKED = 10  # first of a word per thread: 1 if it sleeps and must be woken

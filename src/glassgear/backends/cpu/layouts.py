@@ -17,7 +17,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["BLOCK", "IQ4_VALUES", "PANEL", "FloatLayout", "Layout", "QuantLayout", "layout_of", "quant_layout"]
+__all__ = [
+    "BLOCK",
+    "IQ4_VALUES",
+    "PANEL",
+    "FloatLayout",
+    "Layout",
+    "QuantLayout",
+    "layout_of",
+    "quant_layout",
+]
 
 PANEL = 16  # rows
 BLOCK = 32  # inputs

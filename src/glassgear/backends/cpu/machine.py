@@ -14,7 +14,7 @@ from glassgear.backends.base import PAGE, Chunk, Hook, PageTable, Track
 from glassgear.backends.cpu import features
 from glassgear.backends.cpu.builder import FEW, Builder, Memory
 from glassgear.backends.cpu.cache import PagedCache
-from glassgear.backends.cpu.fields import QUERY_ROWS, ROWS, TILE, Frame, Step
+from glassgear.backends.cpu.fields import QUERY_ROWS, ROWS, TILE, Frame
 from glassgear.backends.cpu.machine_code import machine_code
 from glassgear.backends.cpu.program import Buffers, Mark, Weights, flatten, linears
 from glassgear.backends.cpu.rotation import Rotations
@@ -28,6 +28,7 @@ __all__ = ["CPU"]
 
 SMALL = 8 << 20  # bytes of weights below which one thread is faster than two that meet
 FLOATS = ("F32", "F16", "BF16")
+SHORT = 8  # rows up to which a step counts as short
 WORDS = 1 << 16  # pages that one pass may see
 
 
@@ -165,7 +166,7 @@ class CPU:
         self._page_list = np.zeros(WORDS, np.int64)
         self._counters = np.zeros(max(1, len(self._cache.layers)), np.int64)
         widest = max((layer.channels for layer in self._cache.layers), default=16)
-        scratch = (QUERY_ROWS + 8) * (2 * 4 * widest + 4 * PAGE + 128) + 64
+        scratch = (QUERY_ROWS + 8) * (2 * 4 * widest + 4 * PAGE + 128 + 8) + 64
         frame = self._frame = np.zeros(len(Frame), np.int64)
         frame[Frame.SCRATCH] = self._memory.raw(self.threads * scratch)
         frame[Frame.SCRATCH_BYTES] = scratch
@@ -186,7 +187,9 @@ class CPU:
         if len(spans) == 1:
             ids = np.asarray(chunks[last.chunk].ids[last.first : last.first + rows], np.int64)
         else:
-            ids = np.concatenate([np.asarray(chunks[s.chunk].ids[s.first : s.first + s.rows], np.int64) for s in spans])
+            ids = np.concatenate(
+                [np.asarray(chunks[s.chunk].ids[s.first : s.first + s.rows], np.int64) for s in spans]
+            )
         self._x[:rows] = self._embed.rows(ids)
         self._fill_frame(chunks, spans, rows, wanted, shared_out=rows > FEW or hook is not None)
         head = self._weights.matrices["head"]
@@ -197,7 +200,12 @@ class CPU:
         self._frame[Frame.LOGITS_STRIDE] = logits.strides[0] if room else 0
         logits = logits[:wanted, : head.rows]
         if hook is None:
-            self._team.run(self._program.ctypes.data, len(self._program), self._frame.ctypes.data)
+            self._team.run(
+                int(self._program.ctypes.data),
+                len(self._program),
+                int(self._frame.ctypes.data),
+                rows <= SHORT,
+            )
         else:
             self._run_seen(hook, chunks, spans, logits)
         for span in spans:

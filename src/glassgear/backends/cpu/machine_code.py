@@ -215,7 +215,9 @@ def _object(text: str, wrapper: str, symbol: str, machine: Any) -> bytes:
     for function in made.functions:
         if function.name != symbol and not function.is_declaration:
             function.linkage = binding.Linkage.internal
-    needed = {f.name for f in made.functions if f.is_declaration and re.search(rf"call [^\n]*@{f.name}\\b", text)}
+    needed = {
+        f.name for f in made.functions if f.is_declaration and re.search(rf"call [^\n]*@{f.name}\\b", text)
+    }
     assert {name for name in needed if not name.startswith("llvm.")} <= _AVAILABLE, needed
     made.verify()
     return bytes(machine.emit_object(made))

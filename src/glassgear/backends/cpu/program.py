@@ -16,7 +16,6 @@ from glassgear.backends.cpu.builder import Builder, Matrix, Memory, Source, Unit
 from glassgear.backends.cpu.cache import LayerCache
 from glassgear.backends.cpu.layouts import BLOCK, PANEL
 from glassgear.model.gears import Attention, GatedFFN, Linear, Model, Residual, RMSNorm, Rope, walk
-from glassgear.weights.tensor import StoredTensor
 
 __all__ = ["Buffers", "Mark", "Weights", "flatten", "linears"]
 
@@ -72,7 +71,9 @@ class Buffers:
         assert isinstance(made, Value)
         return made
 
-    def source(self, name: str, width: int, readers: Sequence[Matrix], private: bool, floats: bool = False) -> Source:
+    def source(
+        self, name: str, width: int, readers: Sequence[Matrix], private: bool, floats: bool = False
+    ) -> Source:
         """What `readers` need of a value of this name: floats, codes, or both."""
         wants_floats = floats or any(is_float(m) for m in readers)
         wants_codes = any(not is_float(m) for m in readers)
@@ -141,7 +142,7 @@ def flatten(
 
 
 def _residual(at: _Walk, path: str, step: Residual) -> None:
-    """x + gear(norm(x))."""
+    """X + gear(norm(x))."""
     label = step.gear.label
     inner = f"{path}.{label}"
     emit: Callable[..., None] = _attention if isinstance(step.gear, Attention) else _gated_ffn
@@ -189,7 +190,7 @@ def _linear(at: _Walk, path: str, x: Source, to: Value, units: Units | None = No
 
 
 def _add_linear(at: _Walk, path: str, x: Source) -> None:
-    """x += W input (+ b): the end of a residual branch."""
+    """X += W input (+ b): the end of a residual branch."""
     matrix = at.weights.matrices[path]
     units = Units(1, 0, matrix.panels)
     has_bias = f"{path}.bias" in at.weights.vectors
@@ -235,7 +236,9 @@ def _attention(at: _Walk, path: str, gear: Attention, norm: RMSNorm, norm_path: 
     at.builder.attend(q, mixed, gear.heads // gear.kv_heads, gear.scale, place, at.half)
     at.builder.barrier()
     if at.seeing:
-        at.marks.append(Mark(len(at.builder.steps), path, mixed, (gear.heads, gear.head_dim), "scores", layer))
+        at.marks.append(
+            Mark(len(at.builder.steps), path, mixed, (gear.heads, gear.head_dim), "scores", layer)
+        )
     at.mark(f"{path}.mixed", mixed, (gear.heads, gear.head_dim))
     output = at.weights.matrices[f"{path}.output"]
     _add_linear(at, f"{path}.output", _encoded(at, mixed, "mixed", output))

@@ -22,6 +22,8 @@ __all__ = ["TEAM_KERNELS", "Team"]
 LEAD, FOLLOW, GATHER = (Kernel(("team", name)) for name in ("lead", "follow", "gather"))
 TEAM_KERNELS = (LEAD, FOLLOW, GATHER)
 PATIENCE = 6000  # looks before a thread sleeps, most of them after giving way: some milliseconds
+BUSY = 3  # long waits in a short run that say that the machine is busy
+SHORTEST, LONGEST = 4, 64  # runs without the others before they are tried again, half as a start
 WORD = 8  # int64 from word to word: a cache line
 
 
@@ -40,12 +42,22 @@ class Team:
         self._process = 0
         self._ready: _Ready | None = None
         self._alone = _words(1)
+        self._solo = 0  # short runs still to be done by the caller alone
+        self._pause = SHORTEST
 
-    def run(self, program: int, count: int, frame: int, threads: int | None = None) -> None:
-        """Run the first `count` steps at address `program` for the frame at `frame`."""
-        threads = self.size if threads is None else min(threads, self.size)
-        if threads == 1:
-            self._lead(program, count, frame, self._alone.ctypes.data)
+    def run(self, program: int, count: int, frame: int, short: bool = False) -> None:
+        """Run the first `count` steps at address `program` for the frame at `frame`.
+
+        Args:
+            program: address.
+            count: steps.
+            frame: address.
+            short: the steps take microseconds. On a busy machine, where threads lose the
+                processor between two meetings, such work is done by the caller alone.
+        """
+        if self.size == 1 or (short and self._solo > 0):
+            self._solo -= 1
+            self._lead(program, count, frame, int(self._alone.ctypes.data))
             return
         if self._ready is None or self._process != os.getpid() or self._ready.broken:
             self._make()
@@ -54,7 +66,8 @@ class Team:
         # An interrupt may come between any two lines but not inside `lead`. Before it, threads
         # only wait; if it comes after, the work is done.
         try:
-            ready.words[WORD * Sync.THREADS] = threads
+            ready.words[WORD * Sync.LONG_WAITS] = 0
+            ready.words[WORD * Sync.THREADS] = self.size
             asleep = self._gather(ready.address, self.size, 0, 0)
             for thread in range(1, self.size):
                 if asleep >> thread & 1:
@@ -64,6 +77,11 @@ class Team:
             ready.broken = False
         finally:
             ready.words[WORD * Sync.EXPECT] = 0
+        if short:
+            busy = ready.words[WORD * Sync.LONG_WAITS] >= BUSY
+            self._solo = self._pause = min(2 * self._pause, LONGEST) if busy else 0
+            if not busy:
+                self._pause = SHORTEST
 
     def _make(self) -> None:
         if self._ready is not None and self._process == os.getpid():

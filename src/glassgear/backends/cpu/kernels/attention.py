@@ -28,6 +28,7 @@ from glassgear.backends.cpu.kernels.vectors import (
     maximum,
     put_f32,
     put_half,
+    put_i64,
     splat,
     store16,
     sum16,
@@ -57,7 +58,13 @@ def rotate(step: int, frame: int, thread: int, threads: int) -> int:
         for head in range(low, high):
             x = at(step, Step.INPUT) + row * at(step, Step.INPUT_STRIDE) + head * head_dim * 4
             y = at(step, Step.OUTPUT) + row * at(step, Step.OUTPUT_STRIDE) + head * head_dim * 4
-            for i in range(half):
+            done = 0 if neighbours else half // 16 * 16
+            for i in range(0, done, 16):
+                a, b = load16(x + 4 * i), load16(x + 4 * (half + i))
+                c, s = load16(cosines + 4 * i), load16(cosines + 4 * (half + i))
+                store16(y + 4 * i, a * c - b * s)
+                store16(y + 4 * (half + i), a * s + b * c)
+            for i in range(done, half):
                 a, b = get_f32(x + forward * i), get_f32(x + forward * i + apart)
                 c, s = get_f32(cosines + 4 * i), get_f32(cosines + 4 * (half + i))
                 put_f32(y + forward * i, a * c - b * s)
@@ -127,8 +134,6 @@ def soften(scores, seen, state, mixed, channels):  # type: ignore[no-untyped-def
     maximum (16 equal lanes) and the running sum (16 partial ones).
     """
     if seen <= 0:
-        for v in range(4):
-            store16(scores + 64 * v, splat(ZERO))
         return
     s0, s1, s2, s3 = load16(scores), load16(scores + 64), load16(scores + 128), load16(scores + 192)
     if seen < PAGE:
@@ -161,41 +166,61 @@ def attention(half: int, rows_at_once: int) -> Callable[[int, int, int, int], in
     width = 2 if half else 4
     large, small = rows_at_once, 3 if rows_at_once > 3 else 1
 
-    def score(queries: int, stride: int, keys: int, head_dim: int, out: int, count: int) -> None:
+    def score(queries: int, stride: int, keys: int, head_dim: int, out: int, count: int, ahead: int) -> None:
         r = 0
         while r < count:
+            q, o = queries + r * stride, out + r * ROW
             if count - r > small:
-                score_tile(large, half, queries + r * stride, stride, keys, head_dim, out + r * ROW)
+                score_tile(large, half, q, stride, keys, head_dim, o, ahead)
                 r += large
             elif count - r > 1:
-                score_tile(small, half, queries + r * stride, stride, keys, head_dim, out + r * ROW)
+                score_tile(small, half, q, stride, keys, head_dim, o, ahead)
                 r += small
             else:
-                score_tile(1, half, queries + r * stride, stride, keys, head_dim, out + r * ROW)
+                score_tile(1, half, q, stride, keys, head_dim, o, ahead)
                 r += 1
 
-    def mix(weights: int, values: int, channels: int, tokens: int, out: int, count: int) -> None:
-        r, stride, value_stride = 0, channels * 4, channels * width
+    def mix_rows(rows: int, weights: int, values: int, channels: int, tokens: int, out: int, ahead: int) -> None:
+        stride, value_stride, c = channels * 4, channels * width, 0
+        while c < channels:
+            o, v = out + 4 * c, values + c * width
+            if channels - c >= 64:
+                if rows == large:
+                    mix_tile(large, 4, half, weights, v, value_stride, tokens, o, stride, ahead)
+                elif rows == small:
+                    mix_tile(small, 4, half, weights, v, value_stride, tokens, o, stride, ahead)
+                else:
+                    mix_tile(1, 4, half, weights, v, value_stride, tokens, o, stride, ahead)
+                c += 64
+            else:
+                if rows == large:
+                    mix_tile(large, 1, half, weights, v, value_stride, tokens, o, stride, ahead)
+                elif rows == small:
+                    mix_tile(small, 1, half, weights, v, value_stride, tokens, o, stride, ahead)
+                else:
+                    mix_tile(1, 1, half, weights, v, value_stride, tokens, o, stride, ahead)
+                c += 16
+
+    score, mix_rows = njit(inline="never")(score), njit(inline="never")(mix_rows)
+
+    def mix(
+        weights: int, values: int, channels: int, seen: int, out: int, first: int, count: int, group: int,
+        ahead: int,
+    ) -> None:  # fmt: skip
+        # Each row takes the tokens that it sees and no others: what lies behind them may be NaN.
+        r, stride, value_bytes = 0, channels * 4, channels * width
         while r < count:
             rows = large if count - r > small else (small if count - r > 1 else 1)
-            w, c = weights + r * ROW, 0
-            while c < channels:
-                o, v = out + r * stride + 4 * c, values + c * width
-                if channels - c >= 64:
-                    if rows == large:
-                        mix_tile(large, 4, half, w, v, value_stride, tokens, o, stride)
-                    elif rows == small:
-                        mix_tile(small, 4, half, w, v, value_stride, tokens, o, stride)
-                    else:
-                        mix_tile(1, 4, half, w, v, value_stride, tokens, o, stride)
-                    c += 64
-                else:
-                    for i in range(min(rows, count - r)):
-                        mix_tile(1, 1, half, w + i * ROW, v, value_stride, tokens, o + i * stride, stride)
-                    c += 16
+            common = min(PAGE, max(0, at(seen, (first + r) // group)))
+            w, o = weights + r * ROW, out + r * stride
+            mix_rows(rows, w, values, channels, common, o, ahead)
+            for i in range(min(rows, count - r)):
+                more = min(PAGE, at(seen, (first + r + i) // group)) - common
+                if more > 0:
+                    start = values + common * value_bytes
+                    mix_rows(1, w + i * ROW + 4 * common, start, channels, more, o + i * stride, ahead)
             r += rows
 
-    score = njit(inline="never")(score)
     mix = njit(inline="never")(mix)
 
     def piece(step: int, frame: int, head: int, span: int, first: int, scratch: int) -> None:
@@ -210,6 +235,8 @@ def attention(half: int, rows_at_once: int) -> Callable[[int, int, int, int], in
         room = QUERY_ROWS + 8
         queries, mixed, scores = scratch, scratch + room * stride, scratch + 2 * room * stride
         state = scores + room * ROW
+        # Indexed by token of the sequence, of which this piece has a few: hence the distance back.
+        seen = state + room * 128 - 8 * (first // group)
         scale = splat(get_f32(step + 8 * Step.H))
         for i in range(count):
             pair = first + i
@@ -224,14 +251,19 @@ def attention(half: int, rows_at_once: int) -> Callable[[int, int, int, int], in
         length = at(positions, (first + count - 1) // group) + 1
         for page in range((length + PAGE - 1) // PAGE):
             base = at(pages, page)
-            tokens = min(PAGE, length - page * PAGE)
-            score(queries, stride, base + at(step, Step.B) + head * at(step, Step.D), head_dim, scores, count)
+            keys = base + at(step, Step.B) + head * at(step, Step.D)
+            values = base + at(step, Step.C) + head * at(step, Step.E)
+            score(queries, stride, keys, head_dim, scores, count, values)
             if at(step, Step.G):
                 keep_scores(step, frame, head, span, first, count, page, scores)
             for i in range(count):
-                seen = at(positions, (first + i) // group) + 1 - page * PAGE
-                soften(scores + i * ROW, seen, state + 128 * i, mixed + i * stride, channels)
-            mix(scores, base + at(step, Step.C) + head * at(step, Step.E), channels, tokens, mixed, count)
+                sees = at(positions, (first + i) // group) + 1 - page * PAGE
+                soften(scores + i * ROW, sees, state + 128 * i, mixed + i * stride, channels)
+            for token in range(first // group, (first + count - 1) // group + 1):
+                put_i64(seen + 8 * token, at(positions, token) + 1 - page * PAGE)
+            later = at(pages, page + 1) if (page + 1) * PAGE < length else base
+            later += at(step, Step.B) + head * at(step, Step.D)
+            mix(scores, values, channels, seen, mixed, first, count, group, later)
         for i in range(count):
             pair = first + i
             out = at(step, Step.OUTPUT) + (row + pair // group) * at(step, Step.OUTPUT_STRIDE)

@@ -75,7 +75,9 @@ def quant_matmul(key: str, dot: str) -> Callable[[int, int, int, int], int]:
                     r += large
                 while r < stop:
                     if stop - r > 4:
-                        quant_tile(key, dot, middle, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
+                        quant_tile(
+                            key, dot, middle, w, x + r * row_bytes, blocks, o + r * stride, stride, add
+                        )
                         r += middle
                     elif stop - r > 1:
                         quant_tile(key, dot, 4, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
@@ -122,7 +124,9 @@ def float_matmul(key: str, wide: int) -> Callable[[int, int, int, int], int]:
                 w, o = weights + panel * panel_bytes, out + panel * 64
                 r = start
                 while stop - r >= large:
-                    float_tile(key, 1, large, w, x + r * x_stride, x_stride, columns, o + r * stride, stride, add)
+                    float_tile(
+                        key, 1, large, w, x + r * x_stride, x_stride, columns, o + r * stride, stride, add
+                    )
                     r += large
                 while r < stop:
                     float_tile(key, 1, 4, w, x + r * x_stride, x_stride, columns, o + r * stride, stride, add)

@@ -76,7 +76,7 @@ def row_share(step, frame, thread, threads):  # type: ignore[no-untyped-def]
 
 
 def rms_norm(step: int, frame: int, thread: int, threads: int) -> int:
-    """x / sqrt(mean(x^2) + eps) * weight; as floats, as codes, or both. A: eps as float32."""
+    """X / sqrt(mean(x^2) + eps) * weight; as floats, as codes, or both. A: eps as float32."""
     width = at(step, Step.COLUMNS)
     vectors = (width + 15) // 16
     eps, weight = get_f32(step + 8 * Step.A), at(step, Step.WEIGHTS)

@@ -35,10 +35,10 @@ STEP_BYTES = 8 * STEP_FIELDS
 
 
 @intrinsic
-def call_kernel(typingctx, function, step, frame, thread, threads):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def call_kernel(typingctx, function, step, frame, thread, threads):  # type: ignore[no-untyped-def]
     """Call a kernel by its address."""
 
-    def codegen(context, b, sig, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def codegen(context, b, sig, arguments):  # type: ignore[no-untyped-def]
         address, *rest = arguments
         kind = ir.FunctionType(I64, [I64] * 4)
         return b.call(b.inttoptr(address, ir.PointerType(kind)), rest)
@@ -47,13 +47,15 @@ def call_kernel(typingctx, function, step, frame, thread, threads):  # type: ign
 
 
 @intrinsic
-def pause(typingctx):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def pause(typingctx):  # type: ignore[no-untyped-def]
     """Tell the processor that this is a waiting loop, where it has a word for that."""
 
-    def codegen(context, b, sig, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def codegen(context, b, sig, arguments):  # type: ignore[no-untyped-def]
         if get_process_triple().startswith(("x86_64", "i686", "amd64")):
             name = "llvm.x86.sse2.pause"
-            function = b.module.globals.get(name) or ir.Function(b.module, ir.FunctionType(ir.VoidType(), []), name)
+            function = b.module.globals.get(name) or ir.Function(
+                b.module, ir.FunctionType(ir.VoidType(), []), name
+            )
             b.call(function, [])
         return context.get_dummy_value()
 
@@ -61,10 +63,10 @@ def pause(typingctx):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
 
 
 @intrinsic
-def give_way(typingctx):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def give_way(typingctx):  # type: ignore[no-untyped-def]
     """Let another thread have the processor, by the C library's or the system's call for it."""
 
-    def codegen(context, b, sig, arguments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def codegen(context, b, sig, arguments):  # type: ignore[no-untyped-def]
         name = "SwitchToThread" if sys.platform == "win32" else "sched_yield"
         function = b.module.globals.get(name) or ir.Function(b.module, ir.FunctionType(I32, []), name)
         b.call(function, [])
@@ -88,9 +90,10 @@ def meet(sync, threads):  # type: ignore[no-untyped-def]
         if looks < SPINS:
             pause()
         else:
+            if looks == SPINS:
+                add_atomic(sync + 64 * Sync.LONG_WAITS, 1)
             if load_atomic(sync + 64 * Sync.CALLED_OFF):
                 return 1
-            add_atomic(sync + 64 * Sync.YIELDS, 1)
             give_way()
     return 0
 

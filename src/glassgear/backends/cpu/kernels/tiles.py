@@ -31,10 +31,10 @@ from glassgear.backends.cpu.kernels.vectors import (
     constant,
     emit_fma,
     emit_load,
+    emit_prefetch,
     emit_splat,
     emit_store,
     integer,
-    place,
 )
 from glassgear.backends.cpu.layouts import BLOCK, IQ4_VALUES, PANEL, QuantLayout, quant_layout
 
@@ -48,14 +48,6 @@ _I = types.int64
 
 def _word(value: int) -> Any:
     return ir.Constant(I64, value)
-
-
-def _prefetch(b: Any, address: Any, offset: int) -> None:
-    pointer = place(b, address, I8, offset)
-    kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
-    name = "llvm.prefetch.p0"
-    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-    b.call(function, [pointer, *(ir.Constant(I32, v) for v in (0, 0, 1))])
 
 
 def _groups(b: Any, block: Any, layout: QuantLayout, table: Any) -> list[Any]:
@@ -170,7 +162,7 @@ def _finish(b: Any, totals: list[Any], out: Any, stride: Any, add: Any, offset: 
 
 
 @intrinsic(prefer_literal=True)
-def quant_tile(typingctx, layout, dot, tokens, weights, x, blocks, out, stride, add):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def quant_tile(typingctx, layout, dot, tokens, weights, x, blocks, out, stride, add):  # type: ignore[no-untyped-def]
     """16 rows of codes times `tokens` rows of int8 activations.
 
     Args:
@@ -197,7 +189,7 @@ def quant_tile(typingctx, layout, dot, tokens, weights, x, blocks, out, stride, 
             starts = [b.add(inside, b.mul(group_bytes, _word(g))) for g in range(-(-count // GROUP))]
             if count == 1:
                 for line in range(0, made.block_bytes, 64):
-                    _prefetch(b, block, AHEAD + line)
+                    emit_prefetch(b, block, AHEAD + line)
 
             def token(t: int) -> Any:
                 return b.add(starts[t // GROUP], _word(t % GROUP * ACTIVATION_BLOCK))
@@ -220,7 +212,7 @@ def _values(b: Any, kind: str, address: Any, offset: int) -> Any:
 
 
 @intrinsic(prefer_literal=True)
-def float_tile(typingctx, kind, panels, tokens, weights, x, x_stride, columns, out, stride, add):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def float_tile(typingctx, kind, panels, tokens, weights, x, x_stride, columns, out, stride, add):  # type: ignore[no-untyped-def]
     """16 * `panels` rows of float weights times `tokens` rows of floats.
 
     Args:
@@ -247,7 +239,7 @@ def float_tile(typingctx, kind, panels, tokens, weights, x, x_stride, columns, o
             rows = [b.add(place_, b.mul(panel, _word(p))) for p in range(wide)]
             if count == 1:
                 for row in rows:
-                    _prefetch(b, row, AHEAD)
+                    emit_prefetch(b, row, AHEAD)
             values = [_values(b, name, row, 0) for row in rows]
             for t in range(count):
                 at = b.add(b.add(x, b.mul(x_stride, _word(t))), b.mul(loop.index, _word(4)))

@@ -13,14 +13,42 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, lower_builtin, models, register_model
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
 __all__ = [
-    "LANES", "add_atomic", "absolute_bits", "as_floats", "as_integers", "at", "cpu_pause", "exp", "fma",
-    "get_f32", "get_i64", "largest", "largest_bits", "largest_magnitude", "load16", "load_atomic", "load_half", "maximum",
-    "narrow8", "nearest", "put_f32", "put_half", "put_i32", "put_i64", "splat", "store16", "store_atomic", "store_half16", "swap_atomic",
-    "sum16", "sum_integers", "to_floats", "visible",
+    "LANES",
+    "absolute_bits",
+    "add_atomic",
+    "as_floats",
+    "as_integers",
+    "at",
+    "exp",
+    "fma",
+    "get_f32",
+    "get_i64",
+    "largest",
+    "largest_bits",
+    "largest_magnitude",
+    "load16",
+    "load_atomic",
+    "load_half",
+    "maximum",
+    "narrow8",
+    "nearest",
+    "put_f32",
+    "put_half",
+    "put_i32",
+    "put_i64",
+    "splat",
+    "store16",
+    "store_atomic",
+    "store_half16",
+    "sum16",
+    "sum_integers",
+    "swap_atomic",
+    "to_floats",
+    "visible",
 ]  # fmt: skip
 
 LANES = 16
@@ -74,7 +102,7 @@ def call(b: Any, name: str, result: Any, arguments: list[Any]) -> Any:
 
 
 def emit_fma(b: Any, x: Any, y: Any, z: Any) -> Any:
-    """x * y + z, rounded once where the machine has such an instruction."""
+    """X * y + z, rounded once where the machine has such an instruction."""
     name = "llvm.fmuladd.v16f32" if isinstance(x.type, ir.VectorType) else "llvm.fmuladd.f32"
     return call(b, name, x.type, [x, y, z])
 
@@ -114,6 +142,15 @@ def emit_store(b: Any, value: Any, address: Any, offset: int = 0) -> None:
     b.store(value, place(b, address, value.type, offset), align=1)
 
 
+def emit_prefetch(b: Any, address: Any, offset: int) -> None:
+    """Ask for a cache line that will be read once: it shouldn't push out what is used again."""
+    pointer = place(b, address, I8, offset)
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
+    name = "llvm.prefetch.p0"
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    b.call(function, [pointer, *(ir.Constant(I32, v) for v in (0, 0, 1))])
+
+
 def _simple(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) -> Any:
     """An intrinsic of fixed types; `emit(builder, *values)` gives its value."""
 
@@ -127,7 +164,10 @@ def _simple(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) 
     # Numba reads the number of arguments off the signature, so each count has its own wrapper.
     names = ", ".join(f"a{i}" for i in range(len(parameters)))
     scope: dict[str, Any] = {"typed": typed}
-    exec(f"def made(typingctx{', ' + names if names else ''}): return typed(typingctx{', ' + names if names else ''})", scope)
+    exec(
+        f"def made(typingctx, {names}): return typed(typingctx, {names})",
+        scope,
+    )
     return intrinsic(scope["made"])
 
 
@@ -144,13 +184,15 @@ put_i64 = _simple(types.void, (i64, i64), lambda b, a, v: emit_store(b, v, a))
 put_i32 = _simple(types.void, (i64, types.int32), lambda b, a, v: emit_store(b, v, a))
 put_half = _simple(types.void, (i64, f32), lambda b, a, v: emit_store(b, b.fptrunc(v, F16), a))
 # The int64 field number `field` of a record.
-at = _simple(i64, (i64, i64), lambda b, base, field: emit_load(b, b.add(base, b.shl(field, ir.Constant(I64, 3))), I64))
+at = _simple(
+    i64, (i64, i64), lambda b, base, field: emit_load(b, b.add(base, b.shl(field, ir.Constant(I64, 3))), I64)
+)
 store_half16 = _simple(types.void, (i64, floats), lambda b, a, v: emit_store(b, b.fptrunc(v, V_F16), a))
 
 
 # --- arithmetic ------------------------------------------------------------------------------
 
-splat = _simple(floats, (f32,), lambda b, v: emit_splat(b, v))
+splat = _simple(floats, (f32,), emit_splat)
 fma = _simple(floats, (floats, floats, floats), emit_fma)
 to_floats = _simple(floats, (integers,), lambda b, v: b.sitofp(v, V_F32))
 as_integers = _simple(integers, (floats,), lambda b, v: b.bitcast(v, V_I32))
@@ -164,9 +206,8 @@ def _larger_integer(b: Any, x: Any, y: Any) -> Any:
 
 
 def _larger(b: Any, x: Any, y: Any) -> Any:
-    # "Not less or equal" is also true of a NaN in x, which so survives; one in y is lost, and
-    # comes back through the exponential of its own score.
-    return b.select(b.fcmp_unordered(">", x, y), x, y)
+    # A NaN in x survives, one in y is lost: it comes back through the exponential of its score.
+    return b.select(b.fcmp_ordered(">", y, x), y, x)
 
 
 largest_bits = _simple(integers, (integers, integers), _larger_integer)
@@ -180,7 +221,8 @@ def _folded(b: Any, v: Any, join: Callable[[Any, Any, Any], Any]) -> Any:
         width //= 2
         kind = ir.VectorType(I32, width)
         low, high = (
-            b.shuffle_vector(v, v, ir.Constant(kind, list(range(start, start + width)))) for start in (0, width)
+            b.shuffle_vector(v, v, ir.Constant(kind, list(range(start, start + width))))
+            for start in (0, width)
         )
         v = join(b, low, high)
     return b.extract_element(v, ir.Constant(I32, 0))
@@ -205,25 +247,22 @@ nearest = _simple(integers, (floats,), _nearest)
 
 
 def emit_exp(b: Any, x: Any) -> Any:
-    """e^x to 2 ulp in 16 lanes; below -87.3 it is 0, above 88.7 about 3e38; NaN stays NaN.
+    """e^x to 2 ulp in 16 lanes; below -87.3 it is 0, above 88 it is e^88 = 1.65e38; NaN stays NaN.
 
-    2^n times a polynomial in the rest, |rest| <= ln(2)/2 (coefficients: Cephes `expf`).
+    2^n times a polynomial in the rest, |rest| <= ln(2)/2, fitted to a relative error of 1.1e-7.
     """
-    low, high = constant(-87.33654), constant(88.72283)
-    inside = b.select(b.fcmp_ordered(">", x, high), high, x)
-    shifted = emit_fma(b, inside, constant(1.44269504088896341), constant(_MAGIC))
-    whole = b.fsub(shifted, constant(_MAGIC))
+    low, high = constant(-87.33654), constant(88.0)
+    inside = b.select(b.fcmp_ordered("<", high, x), high, x)
+    # The biased exponent of 2^n comes out in the low bits, ready to be shifted into place.
+    shifted = emit_fma(b, inside, constant(1.44269504088896341), constant(_MAGIC + 127))
+    whole = b.fsub(shifted, constant(_MAGIC + 127))
     rest = emit_fma(b, whole, constant(-0.693359375), inside)
     rest = emit_fma(b, whole, constant(2.12194440e-4), rest)
-    y = constant(1.9875691500e-4)
-    for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+    y = constant(0.008312468884930611)
+    for c in (0.04189056213642582, 0.16667116464871137, 0.49999228716613486):
         y = emit_fma(b, y, rest, constant(c))
     y = emit_fma(b, b.fmul(y, rest), rest, b.fadd(rest, constant(1.0)))
-    # n reaches 128, one more than an exponent holds: two factors, each in range.
-    n = b.sub(b.bitcast(shifted, V_I32), integer(0x4B400000))
-    half = b.ashr(n, integer(1))
-    for part in (half, b.sub(n, half)):
-        y = b.fmul(y, b.bitcast(b.shl(b.add(part, integer(127)), integer(23)), V_F32))
+    y = b.fmul(y, b.bitcast(b.shl(b.bitcast(shifted, V_I32), integer(23)), V_F32))
     return b.select(b.fcmp_ordered("<", x, low), constant(0.0), y)
 
 
