@@ -259,9 +259,9 @@ class Session:
             **options: `max_tokens` (None: until the context is full), `stop` (a string or
                 several), `logprobs` (None, or how many alternatives), `ignore_eos`,
                 `parse_special`, `continuing` (whether a space before the first word is shown;
-                None: if the prompt holds any text), `end_ids`, `sampler` (replaces all sampling settings), `hook`
-                (sees and changes logits), and any field of `sampling.Sampling`: `temperature`,
-                `top_k`, `top_p`, `min_p`, `seed`, ...
+                None: if the prompt holds any text), `end_ids`, `sampler` (replaces all sampling
+                settings), `hook` (sees and changes logits), and any field of
+                `sampling.Sampling`: `temperature`, `top_k`, `top_p`, `min_p`, `seed`, ...
 
         Yields:
             Pieces as soon as their text is certain.

@@ -292,3 +292,11 @@ def test_smollm2_gives_the_logits_of_transformers(shared: Path, smollm2: Path) -
         best = np.argsort(-row, kind="stable")[:5].tolist()
         assert best == [token for token, _ in case["top5"]]
         assert row[best] == pytest.approx([value for _, value in case["top5"]], abs=2e-3)
+
+
+def test_what_cannot_be_a_tokenizer_is_called_by_its_name_too(tmp_path: Path) -> None:
+    import glassgear
+
+    (tmp_path / "model.pt").write_bytes(b"PK\x03\x04" + b"model/data.pkl".rjust(60))
+    with pytest.raises(FormatError, match="pickle"):
+        glassgear.load_tokenizer(tmp_path / "model.pt")

@@ -41,7 +41,8 @@ Examples:
   glassgear chat smollm2-135m                    talk to it
   glassgear show model.gguf                      what a model is made of
 
-`glassgear COMMAND --help` has examples for each command.
+`glassgear COMMAND --help` has examples for each command. GLASSGEAR_CACHE names another
+folder for models, NO_COLOR turns colours off, GLASSGEAR_DEBUG=1 shows where an error arose.
 """
 
 

@@ -24,6 +24,7 @@ __all__ = ["open_checkpoint", "vocabulary_of"]
 
 HF_FAMILIES = ("llama",)
 GGUF_FAMILIES = ("llama",)
+UNKNOWN = "no model: its first bytes fit no format that is known here"
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
@@ -48,7 +49,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def vocabulary_of(path: Path) -> Mapping[str, Any] | Path | None:
-    """What a model's tokenizer is made from: GGUF metadata, or a file; None if `path` is no model."""
+    """What a model's tokenizer is made from: GGUF metadata, or a file; None if `path` is no model.
+
+    Raises:
+        FormatError: something that can't be a tokenizer file either, such as a pickle or a web page.
+    """
     if path.is_dir():
         return path
     kind = _kind(path)
@@ -56,7 +61,11 @@ def vocabulary_of(path: Path) -> Mapping[str, Any] | Path | None:
         from glassgear.weights import gguf
 
         return gguf.read(path).metadata
-    return _beside(path) if kind == "llama2c" else None
+    if kind == "llama2c":
+        return _beside(path)
+    if kind == UNKNOWN or kind.startswith("JSON"):
+        return None
+    raise FormatError(path, f"is {kind}")
 
 
 def _kind(path: Path) -> str:
@@ -66,7 +75,7 @@ def _kind(path: Path) -> str:
         return "gguf"
     if head[:4] == llama2c.MAGIC or llama2c.looks_like_version_0(head):
         return "llama2c"
-    return foreign(head) or "no model: its first bytes fit no format that is known here"
+    return foreign(head) or UNKNOWN
 
 
 def _llama2c(path: Path) -> Checkpoint:

@@ -16,7 +16,20 @@ from glassgear.weights.tensor import StoredTensor
 
 Floats = NDArray[np.float32]
 
-QUANTISED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS")
+QUANTISED = (
+    "Q4_0",
+    "Q4_1",
+    "Q5_0",
+    "Q5_1",
+    "Q8_0",
+    "Q2_K",
+    "Q3_K",
+    "Q4_K",
+    "Q5_K",
+    "Q6_K",
+    "IQ4_NL",
+    "IQ4_XS",
+)
 
 
 def stored(rng: np.random.Generator, type_name: str, rows: int, columns: int) -> StoredTensor:
@@ -77,7 +90,9 @@ def quantized(x: Floats) -> tuple[NDArray[np.uint8], Floats]:
     step[Step.INPUT], step[Step.INPUT_STRIDE] = room.ctypes.data, 4 * columns
     step[Step.CODES], step[Step.COLUMNS] = codes.ctypes.data, columns
     run(("rows", "quantize"), step, frame)
-    blocks = codes.reshape(-1, columns // BLOCK, 4, 48).transpose(0, 2, 1, 3).reshape(-1, columns // BLOCK, 48)
+    blocks = (
+        codes.reshape(-1, columns // BLOCK, 4, 48).transpose(0, 2, 1, 3).reshape(-1, columns // BLOCK, 48)
+    )
     worth = np.ascontiguousarray(blocks[:rows, :, :32]).view(np.int8) * np.ascontiguousarray(
         blocks[:rows, :, 32:36]
     ).view(np.float32)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from .support import model, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,8 @@ from glassgear.backends.cpu import CPU
 from glassgear.backends.reference import Reference
 from glassgear.errors import SettingError
 from glassgear.weights.open import open_checkpoint
+
+from .support import model, stored
 
 SHAPES: dict[str, dict[str, Any]] = {
     "narrow heads, hidden no multiple of 32": {},
@@ -72,15 +73,15 @@ def test_long_prompts_go_in_passes_without_a_trace() -> None:
     np.testing.assert_allclose(want, all_logits(Reference(*made), ids, [1300]), atol=1e-4)
 
 
-@given(st.lists(st.tuples(st.integers(1, 70), st.sampled_from(["last", "all", "none"])), min_size=1, max_size=9))
+@given(
+    st.lists(st.tuples(st.integers(1, 70), st.sampled_from(["last", "all", "none"])), min_size=1, max_size=9)
+)
 @settings(max_examples=15)
 def test_a_sequence_is_bit_equal_in_any_batch(chunks: list[tuple[int, Any]]) -> None:
     machine = MACHINE()
     ids = [ids_for(machine, count, seed) for seed, (count, _) in enumerate(chunks)]
     tracks = [machine.open() for _ in chunks]
-    got = machine.step(
-        [Chunk(t, i, logits) for t, i, (_, logits) in zip(tracks, ids, chunks, strict=True)]
-    )
+    got = machine.step([Chunk(t, i, logits) for t, i, (_, logits) in zip(tracks, ids, chunks, strict=True)])
     for rows, own, (count, logits), track in zip(got, ids, chunks, tracks, strict=True):
         want = all_logits(machine, own, [count])
         wanted = {"last": want[-1:], "all": want, "none": want[:0]}[logits]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from .support import QUANTISED, multiply, quantized, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassgear.weights.tensor import StoredTensor
+
+from .support import QUANTISED, multiply, quantized, stored
 
 TYPES = (*QUANTISED, "F32", "F16", "BF16")
 # K-quants keep products of two scales as one float16: half a unit in its last place.

@@ -15,6 +15,7 @@ from glassgear.backends.cpu import features
 from glassgear.backends.cpu.builder import FEW, Builder, Memory
 from glassgear.backends.cpu.cache import PagedCache
 from glassgear.backends.cpu.fields import QUERY_ROWS, ROWS, TILE, Frame
+from glassgear.backends.cpu.layouts import PANEL
 from glassgear.backends.cpu.machine_code import machine_code
 from glassgear.backends.cpu.program import Buffers, Mark, Weights, flatten, linears
 from glassgear.backends.cpu.rotation import Rotations
@@ -71,6 +72,8 @@ class CPU:
     ) -> None:
         self.model = model
         self._embed = tensors["embed.weight"]
+        plain = self._embed.type == "F32" and self._embed.row_order is None
+        self._table = self._embed.float32() if plain else None  # a view of the file
         self._lock = threading.RLock()
         self._pages = PageTable()
         matrices = {path: tensors[_source(model, path)] for path in linears(model)}
@@ -88,6 +91,7 @@ class CPU:
         self._buffers = Buffers(model, self._memory)
         self._make_frame()
         self._program, _ = self._flatten(seeing=False)
+        self._program_at, self._frame_at = int(self._program.ctypes.data), int(self._frame.ctypes.data)
         self._seeing: tuple[NDArray[np.int64], list[Mark]] | None = None
         self._rotations = Rotations(self._ropes)
         self._team = Team(self.threads, self._code.addresses(TEAM_KERNELS, on_compile))
@@ -184,20 +188,17 @@ class CPU:
         """Logits [wanted, vocab] of one pass; lengths of tracks grow."""
         last = spans[-1]
         rows, wanted = last.row + last.rows, sum(span.wanted for span in spans)
-        if len(spans) == 1:
-            ids = np.asarray(chunks[last.chunk].ids[last.first : last.first + rows], np.int64)
-        else:
-            ids = np.concatenate(
-                [np.asarray(chunks[s.chunk].ids[s.first : s.first + s.rows], np.int64) for s in spans]
-            )
-        self._x[:rows] = self._embed.rows(ids)
+        ids = [i for s in spans for i in chunks[s.chunk].ids[s.first : s.first + s.rows]]
+        self._x[:rows] = self._embedded(np.array(ids, np.int64))
         self._fill_frame(chunks, spans, rows, wanted, shared_out=rows > FEW or hook is not None)
         head = self._weights.matrices["head"]
         # Tiles may write a few rows more than are asked for.
         room = wanted if wanted < 2 else -(-wanted // TILE) * TILE
-        logits = np.empty((room, head.panels * 16), np.float32)
-        self._frame[Frame.LOGITS] = logits.ctypes.data
-        self._frame[Frame.LOGITS_STRIDE] = logits.strides[0] if room else 0
+        logits = np.empty((room, head.panels * PANEL), np.float32)
+        self._frame[Frame.LOGITS], self._frame[Frame.LOGITS_STRIDE] = (
+            logits.ctypes.data,
+            4 * head.panels * PANEL,
+        )
         logits = logits[:wanted, : head.rows]
         if hook is None:
             self._team.run(
@@ -212,45 +213,43 @@ class CPU:
             chunks[span.chunk].track.length += span.rows
         return logits
 
+    def _embedded(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        return self._embed.rows(ids) if self._table is None else self._table[ids]
+
     def _fill_frame(
         self, chunks: Sequence[Chunk], spans: Sequence[Span], rows: int, wanted: int, shared_out: bool
     ) -> None:
-        page, want, longest = 0, 0, 0
-        for span in spans:
-            track = chunks[span.chunk].track
-            start, stop = track.length, track.length + span.rows
-            longest = max(longest, stop)
+        tracks = [chunks[span.chunk].track for span in spans]
+        stops = [track.length + span.rows for track, span in zip(tracks, spans, strict=True)]
+        for track, stop in zip(tracks, stops, strict=True):
             self._pages.reserve(track, stop)
-            if self._pages.count > len(self._cache.addresses):
-                self._cache.grow(self._pages.count)
+        self._cache.grow(self._pages.count)
         addresses = self._cache.addresses
-        pages_needed = sum(-(-(chunks[s.chunk].track.length + s.rows) // PAGE) for s in spans)
-        if pages_needed > len(self._page_list):
-            self._page_list = np.zeros(2 * pages_needed, np.int64)
+        held = [
+            addresses[p] for t, stop in zip(tracks, stops, strict=True) for p in t.pages[: -(-stop // PAGE)]
+        ]
+        if len(held) > len(self._page_list):
+            self._page_list = np.zeros(2 * len(held), np.int64)
             self._frame[Frame.PAGES] = self._page_list.ctypes.data
-        for i, span in enumerate(spans):
-            track = chunks[span.chunk].track
-            start, stop = track.length, track.length + span.rows
+        self._page_list[: len(held)] = held
+        page, want = 0, 0
+        for i, (span, stop) in enumerate(zip(spans, stops, strict=True)):
             self._spans[i] = (span.row, span.rows, page, 0)
-            held = [addresses[p] for p in track.pages[: -(-stop // PAGE)]]
-            self._page_list[page : page + len(held)] = held
+            here, end = slice(span.row, span.row + span.rows), page - (-stop // PAGE)
             if span.rows == 1:
-                self._positions[span.row] = start
-                self._page_of_row[span.row] = held[-1]
+                self._positions[span.row], self._page_of_row[span.row] = stop - 1, held[end - 1]
             else:
-                positions = np.arange(start, stop)
-                self._positions[span.row : span.row + span.rows] = positions
-                own = self._page_list[page : page + len(held)]
-                self._page_of_row[span.row : span.row + span.rows] = own[positions // PAGE]
+                positions = np.arange(stop - span.rows, stop)
+                self._positions[here] = positions
+                self._page_of_row[here] = self._page_list[page:end][positions // PAGE]
             if span.wanted:
-                end = span.row + span.rows
-                self._wanted_rows[want : want + span.wanted] = np.arange(end - span.wanted, end)
-            page, want = page + len(held), want + span.wanted
+                self._wanted_rows[want : want + span.wanted] = range(here.stop - span.wanted, here.stop)
+            page, want = end, want + span.wanted
         self._counters.fill(0)
         frame = self._frame
         frame[Frame.ROWS], frame[Frame.WANTED], frame[Frame.SPAN_COUNT] = rows, wanted, len(spans)
         frame[Frame.SHARED_OUT] = int(shared_out)
-        frame[Frame.ROTATIONS] = self._rotations.upto(longest)
+        frame[Frame.ROTATIONS] = self._rotations.upto(max(stops))
 
     def _run_seen(
         self, hook: Hook, chunks: Sequence[Chunk], spans: Sequence[Span], logits: NDArray[np.float32]

@@ -22,6 +22,7 @@ class Rotations:
         self._ropes = ropes
         self._tables: list[NDArray[np.float32]] = []
         self._addresses = np.zeros(max(1, len(ropes)), np.int64)
+        self._at = int(self._addresses.ctypes.data)
         self._length = 0
 
     def upto(self, length: int) -> int:
@@ -34,4 +35,5 @@ class Rotations:
                 for rope in self._ropes
             ]
             self._addresses = np.array([t.ctypes.data for t in self._tables] or [0], np.int64)
-        return int(self._addresses.ctypes.data)
+            self._at = int(self._addresses.ctypes.data)
+        return self._at

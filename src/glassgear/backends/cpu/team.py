@@ -42,6 +42,7 @@ class Team:
         self._process = 0
         self._ready: _Ready | None = None
         self._alone = _words(1)
+        self._alone_at = int(self._alone.ctypes.data)
         self._solo = 0  # short runs still to be done by the caller alone
         self._pause = SHORTEST
 
@@ -57,7 +58,7 @@ class Team:
         """
         if self.size == 1 or (short and self._solo > 0):
             self._solo -= 1
-            self._lead(program, count, frame, int(self._alone.ctypes.data))
+            self._lead(program, count, frame, self._alone_at)
             return
         if self._ready is None or self._process != os.getpid() or self._ready.broken:
             self._make()

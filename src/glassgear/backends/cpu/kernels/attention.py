@@ -180,7 +180,9 @@ def attention(half: int, rows_at_once: int) -> Callable[[int, int, int, int], in
                 score_tile(1, half, q, stride, keys, head_dim, o, ahead)
                 r += 1
 
-    def mix_rows(rows: int, weights: int, values: int, channels: int, tokens: int, out: int, ahead: int) -> None:
+    def mix_rows(
+        rows: int, weights: int, values: int, channels: int, tokens: int, out: int, ahead: int
+    ) -> None:
         stride, value_stride, c = channels * 4, channels * width, 0
         while c < channels:
             o, v = out + 4 * c, values + c * width

@@ -94,7 +94,6 @@ def float_matmul(key: str, wide: int) -> Callable[[int, int, int, int], int]:
     """The kernel for float matrices in the layout `key`; `wide` where there are 32 registers of 512 bits."""
     width = PANEL * FloatLayout(key).width
     large = 12 if wide else 4
-    several = 4  # panels at a time for one row: the sums of one alone would wait for each other
 
     def kernel(step: int, frame: int, thread: int, threads: int) -> int:
         rows = rows_of(step, frame)
@@ -106,19 +105,28 @@ def float_matmul(key: str, wide: int) -> Callable[[int, int, int, int], int]:
         weights, unit, add = at(step, Step.WEIGHTS), at(step, Step.UNIT), at(step, Step.ADD)
         low, high = share(step, thread, threads)
         low, high = low * unit, high * unit
+        most = 8 if columns <= 256 else 2
         for start in range(0, rows, STRIP):
             stop = min(rows, start + STRIP)
             if stop - start == 1:
-                at_x, o = x + start * x_stride, out + start * stride
+                at_x, y = x + start * x_stride, out + start * stride
                 panel = low
-                while high - panel >= several:
-                    w = weights + panel * panel_bytes
-                    float_tile(key, several, 1, w, at_x, x_stride, columns, o + panel * 64, stride, add)
-                    panel += several
                 while panel < high:
-                    w = weights + panel * panel_bytes
-                    float_tile(key, 1, 1, w, at_x, x_stride, columns, o + panel * 64, stride, add)
-                    panel += 1
+                    # Long rows come from memory, fastest as one or two streams. Short ones wait for
+                    # sums, not for memory: more panels at a time have more sums to work on.
+                    w, o, left = weights + panel * panel_bytes, y + panel * 64, min(most, high - panel)
+                    if left >= 8:
+                        float_tile(key, 8, 1, w, at_x, x_stride, columns, o, stride, add)
+                        panel += 8
+                    elif left >= 4:
+                        float_tile(key, 4, 1, w, at_x, x_stride, columns, o, stride, add)
+                        panel += 4
+                    elif left >= 2:
+                        float_tile(key, 2, 1, w, at_x, x_stride, columns, o, stride, add)
+                        panel += 2
+                    else:
+                        float_tile(key, 1, 1, w, at_x, x_stride, columns, o, stride, add)
+                        panel += 1
                 continue
             for panel in range(low, high):
                 w, o = weights + panel * panel_bytes, out + panel * 64

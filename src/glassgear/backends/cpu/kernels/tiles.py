@@ -237,7 +237,7 @@ def float_tile(typingctx, kind, panels, tokens, weights, x, x_stride, columns, o
         with cgutils.for_range(b, columns) as loop:
             place_ = b.add(weights, b.mul(loop.index, _word(width)))
             rows = [b.add(place_, b.mul(panel, _word(p))) for p in range(wide)]
-            if count == 1:
+            if count == 1 and wide <= 2:
                 for row in rows:
                     emit_prefetch(b, row, AHEAD)
             values = [_values(b, name, row, 0) for row in rows]
