@@ -93,9 +93,18 @@ Cells = dict[str, dict[str, Cell]]  # program -> variant -> cell
 
 
 def run_workload(
-    work: Workload, workers: Sequence[WorkerProcess], variants: dict[str, list[str]], repeats: int
-) -> Cells:
-    """One uncounted turn of each program, then `repeats` counted ones, by turns."""
+    work: Workload,
+    workers: Sequence[WorkerProcess],
+    variants: dict[str, list[str]],
+    memory: WorkerProcess,
+    repeats: int,
+) -> tuple[Cells, list[float]]:
+    """One uncounted turn of each program, then `repeats` counted ones, by turns.
+
+    Returns:
+        The timings, and the read bandwidth after each counted turn.
+    """
+    bandwidth = []
     cells: Cells = {w.name: {v: Cell() for v in variants[w.name]} for w in workers}
     for turn in range(-1, repeats):
         for worker in workers:
@@ -106,7 +115,9 @@ def run_workload(
                 if turn >= 0 or "error" in answer:
                     cell.add(answer)
                 time.sleep(PAUSE)
-    return cells
+        if turn >= 0:
+            bandwidth.append(memory.ask("read")["bandwidth"])
+    return cells, bandwidth
 
 
 def best_variant(cells: dict[str, Cell]) -> str:
@@ -144,47 +155,72 @@ def measure_all(
     if not live or live[0] is not workers[0]:
         raise SystemExit("Glassgear itself can't be measured")
     variants = {worker.name: about[worker.name]["variants"] for worker in live}
-    bandwidth, results = [], {}
+    bandwidth, results = {}, {}
     for work in works:
         print(f"{work.name} ...", file=sys.stderr, flush=True)
-        results[work.name] = summary(run_workload(work, live, variants, repeats), live[0].name)
-        bandwidth += [memory.ask("read")["bandwidth"] for _ in range(3)]
+        cells, bandwidth[work.name] = run_workload(work, live, variants, memory, repeats)
+        results[work.name] = summary(cells, live[0].name)
     return {
         "programs": about,
         "results": results,
-        "read_bandwidth": {"median": median(bandwidth), "most": max(bandwidth), "samples": bandwidth},
+        "read_bandwidth": bandwidth,
         "peak_memory": {worker.name: worker.ask("memory").get("peak") for worker in live},
     }
 
 
-def print_tables(report: dict[str, Any]) -> None:
+def print_report(report: dict[str, Any]) -> None:
     """The report for people."""
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
-    machine, memory = report["hardware"], report["read_bandwidth"]["median"]
-    console.print(
-        f"{machine['processor']}, {machine['cpus']} CPUs, {report['threads']} threads, {machine['system']}"
-    )
-    console.print(f"read bandwidth {memory / 1e9:.1f} GB/s; {report['model']}")
-    for name, about in report["programs"].items():
-        known = ", ".join(f"{k} {v}" for k, v in about.get("versions", {}).items())
-        console.print(
-            f"{name}: {about.get('error') or known} {about.get('notes', '')}".rstrip(), soft_wrap=True
-        )
+    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False, markup=False)
+    for line in (*_machine_lines(report), *_program_lines(report)):
+        console.print(line, soft_wrap=True)
     names = list(next(iter(report["results"].values())))
     table = Table("tokens/s, median (least-most)", *names)
     for work, cells in report["results"].items():
         table.add_row(work, *(_cell(cells[name]) for name in names))
     console.print(table)
-    weights = report["programs"][names[0]].get("weight_bytes_per_token")
-    for work, cells in report["results"].items():
-        if weights and work.startswith("tg") and "x" not in work and "tokens_per_s" in cells[names[0]]:
-            used = weights * cells[names[0]]["tokens_per_s"]
-            console.print(
-                f"{work}: {names[0]} reads {used / 1e9:.1f} GB/s, {used / memory:.0%} of the bandwidth"
-            )
+    for line in _bandwidth_lines(report, names[0]):
+        console.print(line)
+
+
+def _machine_lines(report: dict[str, Any]) -> list[str]:
+    machine, after = report["hardware"], report["load_average_after"]
+    lines = [
+        f"{machine['processor']}, {machine['cpus']} CPUs, {machine['system']}; {report['date']}",
+        f"{report['model']}, {report['threads']} threads",
+    ]
+    if after is not None:
+        lines.append(f"load average {machine['load_average']:.1f} before, {after:.1f} after")
+    return lines
+
+
+def _program_lines(report: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, about in report["programs"].items():
+        parts = [", ".join(f"{k} {v}" for k, v in about.get("versions", {}).items())]
+        if "load_seconds" in about:
+            parts.append(f"loaded in {about['load_seconds']:.2f} s")
+        if report["peak_memory"].get(name):
+            parts.append(f"at most {report['peak_memory'][name] / 1e6:,.0f} MB")
+        parts += [about.get("notes", ""), about.get("error", "")]
+        lines.append(f"{name}: {'; '.join(filter(None, parts))}")
+    return lines
+
+
+def _bandwidth_lines(report: dict[str, Any], ours: str) -> list[str]:
+    """What decoding one sequence reads, beside what the memory gave in the same minute."""
+    lines = []
+    weights = report["programs"][ours].get("weight_bytes_per_token", 0)
+    for name, samples in report["read_bandwidth"].items():
+        line, work = f"{name}: read bandwidth {median(samples) / 1e9:.1f} GB/s", Workload.parse(name)
+        rate = report["results"][name][ours].get("tokens_per_s")
+        if weights and rate and work.kind == "decode" and work.batch == 1:
+            used = weights * rate
+            line += f"; {ours} reads {used / 1e9:.1f} GB/s of weights, {used / median(samples):.0%}"
+        lines.append(line)
+    return lines
 
 
 def _cell(found: dict[str, Any]) -> str:
@@ -192,7 +228,7 @@ def _cell(found: dict[str, Any]) -> str:
         return f"- ({found['error']:.60})"
     text = f"{found['tokens_per_s']:,.1f} ({found['least']:,.1f}-{found['most']:,.1f})"
     if found["variants"]:
-        text += f" [{found['variant']}]".replace("[", r"\[")
+        text += f" [{found['variant']}]"
     return text + (f"  {found['ratio']:.2f}x" if "ratio" in found else "")
 
 
@@ -246,7 +282,7 @@ def main(given: Sequence[str] | None = None) -> None:
     report = {"model": options.model, "threads": options.threads, "hardware": before, "versions": versions(),
               "peer_models": models, "date": time.strftime("%Y-%m-%d %H:%M"),
               "load_average_after": hardware()["load_average"]} | report  # fmt: skip
-    print_tables(report)
+    print_report(report)
     print(json.dumps(report))
 
 

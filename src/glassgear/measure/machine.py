@@ -134,7 +134,6 @@ class MemoryReader:
 def _compiled_sum() -> Callable[[NDArray[np.int64], int], int]:
     from numba import njit
 
-    @njit(nogil=True)
     def total(values: NDArray[np.int64], passes: int) -> int:
         # Unsigned indices: the check for negative ones costs more than the memory.
         quarter = np.uintp(len(values) // 4)
@@ -147,5 +146,5 @@ def _compiled_sum() -> Callable[[NDArray[np.int64], int], int]:
                 d += values[i + 3 * quarter]
         return int(a + b + c + d)
 
-    made: Callable[[NDArray[np.int64], int], int] = total
+    made: Callable[[NDArray[np.int64], int], int] = njit(nogil=True)(total)
     return made

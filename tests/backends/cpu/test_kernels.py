@@ -77,7 +77,7 @@ def attended(
         step[Step.INPUT], step[Step.INPUT_STRIDE] = what.ctypes.data, what.strides[0]
         step[Step.PANELS] = step[Step.UNITS] = kv_heads
         step[Step.UNIT], step[Step.A], step[Step.B], step[Step.C] = 1, head_dim, offset, head
-        run(("attention", f"store_{name}", str(int(half))), step, frame)
+        run(("cache", f"store_{name}", str(int(half))), step, frame)
     room = np.concatenate([q.reshape(rows, -1), np.zeros((1, heads * head_dim), np.float32)])
     out = np.zeros((rows, heads * head_dim), np.float32)
     spans, counters = np.array([[0, rows, 0, 0]], np.int64), np.zeros(1, np.int64)

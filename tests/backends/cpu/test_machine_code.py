@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from glassgear.backends.cpu import features
-from glassgear.backends.cpu.machine_code import Kernel, MachineCode, kernel_folder
+from glassgear.backends.base import Chunk
+from glassgear.backends.cpu import CPU, features
+from glassgear.backends.cpu.machine_code import Kernel, MachineCode, kernel_folder, machine_code
+from glassgear.backends.cpu.warm_up import all_kernels
 from glassgear.errors import SettingError
+
+from .support import model
 
 SMALL = Kernel(("rows", "add_rows"))
 
@@ -91,6 +95,16 @@ def test_processes_that_start_at_once_share_a_folder(folder: Path) -> None:
     # The next one finds what they made, and has no need of Numba.
     assert start().communicate(timeout=120)[0].split() == ["True", "False"]
     assert [p.name for p in folder.iterdir()] == [SMALL.file_name]
+
+
+def test_warming_up_covers_what_models_need() -> None:
+    for type_name, hidden in (("F32", 64), ("Q4_1", 96), ("Q8_0", 96)):
+        machine = CPU(*model(type_name=type_name, hidden=hidden))
+        machine.step([Chunk(machine.open(), [1, 2])], lambda path, value: None)
+    used = set(machine_code(features.target())._addresses)
+    assert used - set(all_kernels(features.target().kernels)) <= {
+        k for k in used if len(k) > 2 and "w" in k[2]
+    }
 
 
 def test_an_unknown_family_is_refused() -> None:

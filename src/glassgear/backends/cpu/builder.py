@@ -18,6 +18,7 @@ from glassgear.backends.cpu.fields import ROWS, STEP_FIELDS, TILE, Step, quantiz
 from glassgear.backends.cpu.layouts import BLOCK, PANEL, FloatLayout, Layout, QuantLayout
 from glassgear.backends.cpu.machine_code import Kernel
 from glassgear.backends.cpu.pack import fill, plan
+from glassgear.backends.cpu.release import release
 from glassgear.weights.tensor import StoredTensor
 
 __all__ = ["FEW", "Builder", "Matrix", "Memory", "Source", "Units", "Value"]
@@ -124,6 +125,7 @@ class Memory:
         made = []
         for p in plans:
             fill(p, block[at : at + p.nbytes])
+            release(p.tensor.data)
             made.append(Matrix(int(block.ctypes.data) + at, p.layout, p.rows, p.columns, p.nbytes))
             self.weight_bytes += p.nbytes
             at += -(-p.nbytes // 64) * 64
@@ -223,14 +225,14 @@ class Builder:
         fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride}
         fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.PANELS: heads}
         fields |= {Step.A: head_dim, Step.B: rope[0], Step.C: rope[1], Step.D: rope[2]}
-        self._step(("attention", "rotate"), fields | _shared_out(units))
+        self._step(("cache", "rotate"), fields | _shared_out(units))
 
     def store(self, what: str, x: Value, place: LayerCache, half: bool, units: Units) -> None:
         """`keys` or `values` of the new tokens into the cache."""
         offset, head = (place.keys, place.key_head) if what == "keys" else (place.values, place.value_head)
         fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.PANELS: place.kv_heads}
         fields |= {Step.A: place.head_dim, Step.B: offset, Step.C: head} | _shared_out(units)
-        self._step(("attention", f"store_{what}", str(int(half))), fields)
+        self._step(("cache", f"store_{what}", str(int(half))), fields)
 
     def attend(self, q: Value, to: Value, group: int, scale: float, place: LayerCache, half: bool) -> None:
         """softmax(q k^T * scale) v over the cache."""

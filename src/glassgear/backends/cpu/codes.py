@@ -21,7 +21,7 @@ Parts = tuple[Codes, Floats, Floats | None]  # [n, values], [n, groups], [n, gro
 Blocks = NDArray[Any]
 
 
-def _unpack(packed: Codes, bits: int, run: int) -> Codes:
+def _unpack(packed: Codes, bits: int, run: int) -> Any:
     """Each `run` bytes hold 8 / bits runs of codes, lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8).reshape(-1, 1)
     planes = packed.reshape(len(packed), -1, 1, run) >> shifts
@@ -42,7 +42,7 @@ def _q4_1(blocks: Blocks) -> Parts:
     return _unpack(blocks["codes"], 4, 16), _half(blocks, "scale"), _half(blocks, "minimum")
 
 
-def _five_bits(blocks: Blocks) -> Codes:
+def _five_bits(blocks: Blocks) -> Any:
     high = np.unpackbits(blocks["high_bits"], axis=1, bitorder="little")
     return _unpack(blocks["codes"], 4, 16) | (high << 4)
 

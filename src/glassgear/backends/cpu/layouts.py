@@ -133,6 +133,11 @@ _LAYOUTS: dict[str, Layout] = {
 }
 
 
+def known_layouts() -> tuple[Layout, ...]:
+    """Every layout that a stored type may get, each once."""
+    return tuple(dict.fromkeys(_LAYOUTS.values()))
+
+
 def layout_of(type_name: str, columns: int, group: int = BLOCK) -> Layout:
     """The layout for a stored type.
 

@@ -137,7 +137,7 @@ class MachineCode:
                 if progress is not None:
                     progress(f"compiling kernels for this processor, once: {done + 1} of {len(missing)}")
                 found[kernel] = self._compiled(kernel)
-            for kernel, code in found.items():
+            for code in found.values():
                 assert code is not None
                 self._engine.add_object_file(self._binding.ObjectFileRef.from_data(code))
             if found:

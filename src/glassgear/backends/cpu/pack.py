@@ -7,6 +7,7 @@ time, so that beside the result only a few megabytes are held.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,7 @@ def _fits_half(tensor: StoredTensor) -> bool:
     return most <= HALF_MOST
 
 
-def _padded(values: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+def _padded(values: NDArray[Any], rows: int) -> NDArray[Any]:
     """Zero rows added up to whole panels."""
     if rows % PANEL == 0:
         return values
@@ -141,7 +142,7 @@ def _store_scales(
     panels = _padded(values, len(values)).reshape(-1, PANEL, *values.shape[1:])
     packed = np.ascontiguousarray(panels.transpose(0, 2, 3, 1), dtype)
     fields[..., offset : offset + size] = packed.reshape(*fields.shape[:2], -1).view(np.uint8)
-    return offset + size
+    return int(offset + size)
 
 
 # Types whose bytes already lie in groups of four as the kernels want them: only words move.

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassgear.backends.cpu.fields import Sync
 from glassgear.backends.cpu.machine_code import Entry, Kernel, entry
@@ -119,7 +120,7 @@ class _Ready:
                 lock.release()
 
 
-def _words(size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _words(size: int) -> NDArray[np.int64]:
     """Zeroed words, the first on a cache line of its own."""
     raw = np.zeros(WORD * (Sync.PARKED + size + 1), np.int64)
     skip = -raw.ctypes.data % 64 // 8
@@ -128,7 +129,7 @@ def _words(size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return words
 
 
-def _work(follow: Entry, words: np.ndarray, thread: int, lock: threading.Lock) -> None:  # type: ignore[type-arg]
+def _work(follow: Entry, words: NDArray[np.int64], thread: int, lock: threading.Lock) -> None:
     """The life of a thread: sleep, do all work that comes, sleep."""
     done = 0
     while True:

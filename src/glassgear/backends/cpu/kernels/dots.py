@@ -40,10 +40,10 @@ def avxvnni(b: Any, sums: Any, codes: Any, four: Any, bits: int) -> Any:
     """`vpdpbusd`, 256 bits, twice."""
     kind = ir.VectorType(I8, 32)
     x = emit_splat(b, four)
-    halves = [
-        _vnni(b, "llvm.x86.avx512.vpdpbusd.256", *(_half(b, v, side) for v in (sums, codes, x)), kind)
-        for side in (0, 1)
-    ]
+    halves = []
+    for side in (0, 1):
+        s, c, v = (_half(b, whole, side) for whole in (sums, codes, x))
+        halves.append(_vnni(b, "llvm.x86.avx512.vpdpbusd.256", s, c, v, kind))
     return _joined(b, *halves)
 
 

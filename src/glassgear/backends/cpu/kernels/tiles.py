@@ -166,13 +166,15 @@ def quant_tile(typingctx, layout, dot, tokens, weights, x, blocks, out, stride, 
     """16 rows of codes times `tokens` rows of int8 activations.
 
     Args:
-        layout: literal, `QuantLayout.key` as listed in `LAYOUTS`.
+        typingctx: Numba's.
+        layout: literal, the `key` of a `QuantLayout`.
         dot: literal, a key of `DOTS`.
         tokens: literal.
         weights: address of the panel.
         x: address of the tokens' activation blocks (see `fields.py` for how they lie).
         blocks: blocks of 32 inputs.
-        out: address of 16 floats of the first token; `stride` bytes on, those of the next.
+        out: address of 16 floats of the first token.
+        stride: bytes from token to token there.
         add: not 0: add to what `out` holds.
     """
     made, dot_name, count = quant_layout(layout.literal_value), dot.literal_value, tokens.literal_value
@@ -187,7 +189,7 @@ def quant_tile(typingctx, layout, dot, tokens, weights, x, blocks, out, stride, 
             block = b.add(weights, b.mul(loop.index, _word(made.block_bytes)))
             inside = b.add(x, b.mul(loop.index, _word(GROUP * ACTIVATION_BLOCK)))
             starts = [b.add(inside, b.mul(group_bytes, _word(g))) for g in range(-(-count // GROUP))]
-            if count == 1:
+            if count <= 8:  # wider tiles use each block so often that it comes in time
                 for line in range(0, made.block_bytes, 64):
                     emit_prefetch(b, block, AHEAD + line)
 
@@ -216,13 +218,16 @@ def float_tile(typingctx, kind, panels, tokens, weights, x, x_stride, columns, o
     """16 * `panels` rows of float weights times `tokens` rows of floats.
 
     Args:
+        typingctx: Numba's.
         kind: literal, the layout's key: `f32`, `f16`, `bf16`.
         panels: literal.
         tokens: literal.
         weights: address of the first panel.
-        x: address of the first token's values; `x_stride` bytes on, those of the next.
+        x: address of the first token's values.
+        x_stride: bytes from token to token there.
         columns: inputs.
-        out: address of the first token's outputs; `stride` bytes on, those of the next.
+        out: address of the first token's outputs.
+        stride: bytes from token to token there.
         add: not 0: add to what `out` holds.
     """
     name, wide, count = kind.literal_value, panels.literal_value, tokens.literal_value

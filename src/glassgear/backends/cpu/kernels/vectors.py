@@ -70,14 +70,14 @@ integers = VectorType("integers16", V_I32)
 
 
 @register_model(VectorType)
-class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: VectorType) -> None:
         super().__init__(manager, kind, kind.backing)
 
 
 def _operator(function: Any, emit: str) -> None:
     @infer_global(function)
-    class Template(AbstractTemplate):  # type: ignore[misc]
+    class Template(AbstractTemplate):
         def generic(self, arguments: Any, keywords: Any) -> Any:
             return signature(floats, *arguments) if tuple(arguments) == (floats, floats) else None
 
