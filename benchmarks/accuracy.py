@@ -47,7 +47,8 @@ def divergence(reference: Logits, other: Logits) -> tuple[NDArray[np.float64], N
 def _log_softmax(logits: Logits) -> NDArray[np.float64]:
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     total: NDArray[np.float64] = np.exp(shifted).sum(axis=1, keepdims=True)
-    return shifted - np.log(total)
+    out: NDArray[np.float64] = shifted - np.log(total)
+    return out
 
 
 def summary(kl: NDArray[np.float64], same: NDArray[np.bool_]) -> dict[str, Any]:

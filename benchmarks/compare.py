@@ -92,19 +92,36 @@ class Cell:
 Cells = dict[str, dict[str, Cell]]  # program -> variant -> cell
 
 
+@dataclass
+class Memory:
+    """The read bandwidth, again and again: of the memory, and over as many bytes as the weights have.
+
+    Caches serve a part of the latter, as they serve a part of the weights. `samples` are bytes a
+    second: workload -> which of the two -> a figure for each turn.
+    """
+
+    worker: WorkerProcess
+    weights: int
+    samples: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+
+    def read(self, work: str) -> None:
+        """Measure both now."""
+        kinds = self.samples.setdefault(work, {"memory": [], "as_many_bytes": []})
+        for kind, nbytes in (("memory", 0), ("as_many_bytes", self.weights)):
+            kinds[kind].append(self.worker.ask("read", nbytes=nbytes)["bandwidth"])
+
+
 def run_workload(
     work: Workload,
     workers: Sequence[WorkerProcess],
     variants: dict[str, list[str]],
-    memory: WorkerProcess,
+    memory: Memory,
     repeats: int,
-) -> tuple[Cells, list[float]]:
+) -> Cells:
     """One uncounted turn of each program, then `repeats` counted ones, by turns.
 
-    Returns:
-        The timings, and the read bandwidth after each counted turn.
+    The memory is read at the end of each counted turn.
     """
-    bandwidth = []
     cells: Cells = {w.name: {v: Cell() for v in variants[w.name]} for w in workers}
     for turn in range(-1, repeats):
         for worker in workers:
@@ -116,8 +133,8 @@ def run_workload(
                     cell.add(answer)
                 time.sleep(PAUSE)
         if turn >= 0:
-            bandwidth.append(memory.ask("read")["bandwidth"])
-    return cells, bandwidth
+            memory.read(work.name)
+    return cells
 
 
 def best_variant(cells: dict[str, Cell]) -> str:
@@ -155,15 +172,15 @@ def measure_all(
     if not live or live[0] is not workers[0]:
         raise SystemExit("Glassgear itself can't be measured")
     variants = {worker.name: about[worker.name]["variants"] for worker in live}
-    bandwidth, results = {}, {}
+    bandwidth = Memory(memory, about[live[0].name]["weight_bytes_per_token"])
+    results = {}
     for work in works:
         print(f"{work.name} ...", file=sys.stderr, flush=True)
-        cells, bandwidth[work.name] = run_workload(work, live, variants, memory, repeats)
-        results[work.name] = summary(cells, live[0].name)
+        results[work.name] = summary(run_workload(work, live, variants, bandwidth, repeats), live[0].name)
     return {
         "programs": about,
         "results": results,
-        "read_bandwidth": bandwidth,
+        "read_bandwidth": bandwidth.samples,
         "peak_memory": {worker.name: worker.ask("memory").get("peak") for worker in live},
     }
 
@@ -212,13 +229,17 @@ def _program_lines(report: dict[str, Any]) -> list[str]:
 def _bandwidth_lines(report: dict[str, Any], ours: str) -> list[str]:
     """What decoding one sequence reads, beside what the memory gave in the same minute."""
     lines = []
-    weights = report["programs"][ours].get("weight_bytes_per_token", 0)
+    weights = report["programs"][ours]["weight_bytes_per_token"]
     for name, samples in report["read_bandwidth"].items():
-        line, work = f"{name}: read bandwidth {median(samples) / 1e9:.1f} GB/s", Workload.parse(name)
+        memory, as_many = median(samples["memory"]), median(samples["as_many_bytes"])
+        line, work = f"{name}: read bandwidth {memory / 1e9:.1f} GB/s", Workload.parse(name)
         rate = report["results"][name][ours].get("tokens_per_s")
-        if weights and rate and work.kind == "decode" and work.batch == 1:
+        if rate and work.kind == "decode" and work.batch == 1:
             used = weights * rate
-            line += f"; {ours} reads {used / 1e9:.1f} GB/s of weights, {used / median(samples):.0%}"
+            line += (
+                f", {as_many / 1e9:.1f} over {weights / 1e6:,.1f} MB; {ours} reads {used / 1e9:.1f} GB/s "
+                f"of weights, {used / memory:.0%} and {used / as_many:.0%}"
+            )
         lines.append(line)
     return lines
 

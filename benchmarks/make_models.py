@@ -151,13 +151,12 @@ def main(given: Sequence[str] | None = None) -> None:
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     wide = folder / "random-768-F16.gguf"
-    steps = {
-        folder / "random-110m.bin": write_random_llama2c,
-        wide: lambda path: write_random_gguf(path, options.source),
-    }
-    for path, make in steps.items():
-        if not path.exists():
-            make(path)
+    stories = folder / "random-110m.bin"
+    if not stories.exists():
+        write_random_llama2c(stories)
+    if not wide.exists():
+        write_random_gguf(wide, options.source)
+    for path in (stories, wide):
         print(f"{path}  {path.stat().st_size:,} bytes")
     kinds = [(options.source, "smollm2", kind) for kind in ("Q4_0", "Q8_0", "F16")]
     kinds += [(wide, "random-768", kind) for kind in ("Q4_K_M", "Q6_K")]

@@ -10,6 +10,11 @@ from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
+# The tests run in as many processes as there are cores. Threads of BLAS on top of that wait for each
+# other most of the time; set before NumPy or PyTorch is imported.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 # No deadlines: shared machines stall, and compiling kernels makes first calls slow.
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True)

@@ -20,7 +20,7 @@ class Fake:
 
     def ask(self, kind: str, **request: Any) -> dict[str, Any]:
         if kind == "read":
-            return {"bandwidth": 1e9}
+            return {"bandwidth": 2e9 if request["nbytes"] else 1e9}
         self.log.append(f"{self.name}/{request['variant']}/{request['seed']}")
         if request["variant"] not in self.seconds:
             return {"error": "no such variant"}
@@ -51,26 +51,26 @@ def test_names_of_workloads() -> None:
 
 
 def test_programs_take_turns_and_the_first_turn_is_not_counted() -> None:
-    from compare import Workload, run_workload
+    from compare import Memory, Workload, run_workload
 
     log: list[str] = []
     workers: list[Any] = [Fake("a", {"default": 1.0}, log), Fake("b", {"x": 2.0, "y": 4.0}, log)]
-    memory: Any = Fake("memory", {}, log)
+    memory = Memory(Fake("memory", {}, log), 5)  # type: ignore[arg-type]
     variants = {"a": ["default"], "b": ["x", "y"]}
-    cells, bandwidth = run_workload(Workload.parse("pp10"), workers, variants, memory, 2)
+    cells = run_workload(Workload.parse("pp10"), workers, variants, memory, 2)
     one_turn = ["a/default/{}", "b/x/{}", "b/y/{}"]
     assert log == [text.format(seed) for seed in (0, 1, 2) for text in one_turn]
     assert cells["b"]["y"].seconds == [4.0, 4.0]
-    assert bandwidth == [1e9, 1e9]
+    assert memory.samples == {"pp10": {"memory": [1e9, 1e9], "as_many_bytes": [2e9, 2e9]}}
 
 
 def test_the_better_variant_counts_and_ratios_are_ours_to_theirs() -> None:
-    from compare import Workload, run_workload, summary
+    from compare import Memory, Workload, run_workload, summary
 
     log: list[str] = []
     workers: list[Any] = [Fake("a", {"default": 1.0}, log), Fake("b", {"x": 4.0, "y": 2.0}, log)]
     variants = {"a": ["default"], "b": ["x", "y"]}
-    cells, _ = run_workload(Workload.parse("pp10"), workers, variants, workers[0], 3)
+    cells = run_workload(Workload.parse("pp10"), workers, variants, Memory(workers[0], 5), 3)
     found = summary(cells, "a")
     assert found["b"]["variant"] == "y"
     assert found["b"]["ratio"] == found["b"]["ratio_of_pairs"] == 2.0
@@ -79,12 +79,12 @@ def test_the_better_variant_counts_and_ratios_are_ours_to_theirs() -> None:
 
 
 def test_a_program_that_fails_is_not_asked_again_and_keeps_its_error() -> None:
-    from compare import Workload, run_workload, summary
+    from compare import Memory, Workload, run_workload, summary
 
     log: list[str] = []
     workers: list[Any] = [Fake("a", {"default": 1.0}, log), Fake("b", {}, log)]
     variants = {"a": ["default"], "b": ["default"]}
-    cells, _ = run_workload(Workload.parse("pp10"), workers, variants, workers[0], 3)
+    cells = run_workload(Workload.parse("pp10"), workers, variants, Memory(workers[0], 5), 3)
     found = summary(cells, "a")
     assert log.count("b/default/0") == 1 and not any(entry.startswith("b/default/1") for entry in log)
     assert found["b"]["error"] == "no such variant"
@@ -102,6 +102,6 @@ def test_a_whole_run_prints_a_table_and_ends_with_json(
     report = json.loads(out[-1])
     assert set(report["results"]) == {"pp8", "tg4@2", "tg2x3"}
     assert len(report["results"]["pp8"]["glassgear reference"]["seconds"]) == 2
-    assert min(report["read_bandwidth"]["pp8"]) > 1e8
+    assert min(report["read_bandwidth"]["pp8"]["memory"]) > 1e8
     assert any("GB/s" in line for line in out)
     assert any("tg4@2" in line for line in out)

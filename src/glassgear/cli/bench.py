@@ -122,7 +122,11 @@ def _figures(report: Report) -> list[tuple[str, str]]:
             f"{start.first:.2f} for the prompt",
         ),
         ("memory", peak),
-        ("read bandwidth", f"{memory.read / 1e9:.1f} GB/s"),
+        (
+            "read bandwidth",
+            f"{memory.read / 1e9:.1f} GB/s, {memory.read_same_size / 1e9:.1f} over as many bytes as a token "
+            "reads",
+        ),
         (
             "decoding reads",
             f"{size(report.weight_bytes_per_token)} a token, {memory.used / 1e9:.1f} GB/s: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from glassgear.backends.base import Chunk, Track
 from glassgear.backends.cpu import CPU
+from glassgear.backends.cpu.fields import SEGMENT
 from glassgear.backends.reference import Reference
 from glassgear.errors import SettingError
 from glassgear.weights.open import open_checkpoint
@@ -73,6 +75,32 @@ def test_long_prompts_go_in_passes_without_a_trace() -> None:
     np.testing.assert_allclose(want, all_logits(Reference(*made), ids, [1300]), atol=1e-4)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_segments_of_a_long_context_change_no_bit(threads: int) -> None:
+    made = model(head_dim=24, heads=9, kv_heads=3)
+    whole, machine = (CPU(*made, threads=n, cache_type="float16") for n in (1, threads))
+    ids = ids_for(whole, 2 * SEGMENT + 40)
+    want = all_logits(whole, ids, [len(ids)])
+    # Single rows and few rows, before a segment's first position, at it and past it.
+    pieces = [SEGMENT - 2, *[1] * 4, SEGMENT - 5, 7, *[1] * 3, 8]
+    pieces.append(len(ids) - sum(pieces))
+    assert np.array_equal(all_logits(machine, ids, pieces), want)
+
+
+def test_sequences_of_very_different_lengths_in_one_step() -> None:
+    machine = CPU(*model(type_name="Q8_0", hidden=96), threads=2)
+    lengths = [3, SEGMENT, 2 * SEGMENT + 9, 70]
+    tracks, wanted, chunks = [], [], []
+    for seed, (length, new) in enumerate(zip(lengths, (1, 1, 3, 2), strict=True)):
+        ids = ids_for(machine, length + new, seed)
+        wanted.append(all_logits(machine, ids, [length + new])[-new:])
+        tracks.append(machine.open())
+        machine.step([Chunk(tracks[-1], ids[:length])])
+        chunks.append(Chunk(tracks[-1], ids[length:], "all"))
+    for got, want in zip(machine.step(chunks), wanted, strict=True):
+        assert np.array_equal(got, want)
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 70), st.sampled_from(["last", "all", "none"])), min_size=1, max_size=9)
 )
@@ -100,30 +128,49 @@ def MACHINE() -> CPU:  # noqa: N802
     return _made[0]
 
 
+STEPS = int(os.environ.get("GLASSGEAR_SOAK", "400"))
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds now; 0 where the system doesn't say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
 def test_joins_and_leaves_leave_no_trace_and_take_no_memory() -> None:
-    machine = CPU(*model(type_name="Q8_0", hidden=96), threads=1)
+    """`GLASSGEAR_SOAK=20000` makes it a soak."""
+    machine = CPU(*model(type_name="Q8_0", hidden=96), threads=2)
     rng = np.random.default_rng(9)
-    alone = {seed: all_logits(machine, ids_for(machine, 90, seed), [1] * 90)[-1] for seed in range(4)}
-    held = machine.cache_nbytes
-    running: dict[int, tuple[Track, int, list[int]]] = {}
+    lengths = {seed: 90 if seed < 4 else SEGMENT + 40 for seed in range(5)}
+    texts = {seed: ids_for(machine, length, seed) for seed, length in lengths.items()}
+    alone = {seed: all_logits(machine, ids, [len(ids)]) for seed, ids in texts.items()}
+    held, early = machine.cache_nbytes, 0
+    running: dict[int, Track] = {}
     finished = 0
-    for _ in range(600):
-        for seed in range(4):
-            if seed not in running and rng.random() < 0.3:
-                running[seed] = (machine.open(), 0, ids_for(machine, 90, seed))
-        if not running:
-            continue
-        counts = {s: int(min(rng.integers(1, 6), 90 - at)) for s, (_, at, _) in running.items()}
-        steps = [Chunk(t, ids[at : at + counts[s]]) for s, (t, at, ids) in running.items()]
-        for seed, logits in zip(list(running), machine.step(steps), strict=True):
-            track, at, ids = running[seed]
-            running[seed] = (track, at + counts[seed], ids)
-            if at + counts[seed] == 90:
-                assert np.array_equal(logits[0], alone[seed])
-                machine.close(running.pop(seed)[0])
+    for step in range(STEPS):
+        joining = [seed for seed in texts if seed not in running and rng.random() < 0.3]
+        running |= {seed: machine.open() for seed in joining}
+        chunks = {}
+        for seed, track in running.items():
+            count = int(
+                rng.integers(100, 300) if seed == 4 and track.length < SEGMENT else rng.integers(1, 6)
+            )
+            chunks[seed] = Chunk(track, texts[seed][track.length : track.length + count], "all")
+        before = {seed: track.length for seed, track in running.items()}
+        for (seed, chunk), logits in zip(chunks.items(), machine.step(list(chunks.values())), strict=True):
+            assert np.array_equal(logits, alone[seed][before[seed] : chunk.track.length]), step
+            if chunk.track.length == lengths[seed] or rng.random() < 0.01:
+                machine.close(running.pop(seed))
                 finished += 1
-    assert finished > 20
-    assert machine.cache_nbytes <= max(4 * held, 1 << 22)
+        if step == min(2000, STEPS // 2):
+            early = resident()
+    late = resident()
+    print(f"{STEPS} steps, {finished} left; {early >> 20} MB, {late >> 20} MB at the end")
+    assert finished > STEPS // 20
+    assert machine.cache_nbytes <= max(6 * held, 1 << 22)
+    assert late - early < 4 << 20
 
 
 def test_pages_of_a_broken_sequence_do_not_poison_the_next() -> None:

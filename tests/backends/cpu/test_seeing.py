@@ -9,6 +9,7 @@ import pytest
 
 from glassgear.backends.base import Chunk, Hook
 from glassgear.backends.cpu import CPU
+from glassgear.backends.cpu.fields import SEGMENT
 from glassgear.backends.reference import Reference
 
 from .support import model
@@ -49,6 +50,20 @@ def test_reading_changes_no_bit(type_name: str) -> None:
     _, seen = recorded(machine)
     for one, other in zip(seen, run(machine, None), strict=True):
         assert np.array_equal(one, other)
+
+
+def test_values_of_a_long_context_are_seen() -> None:
+    made = model()
+    seen: dict[str, Seen] = {}
+    for machine in (CPU(*made, threads=2), Reference(*made)):
+        track, ids, own = machine.open(), ids_for(machine, SEGMENT + 33), seen.setdefault(machine.name, [])
+        machine.step([Chunk(track, ids[:-3])])
+        machine.step([Chunk(track, ids[-3:], "all")], lambda path, v, own=own: own.append((path, v.copy())))
+        machine.truncate(track, len(ids) - 3)
+        assert np.array_equal(own[-1][1], machine.step([Chunk(track, ids[-3:], "all")])[0])
+    for (path, mine), (name, theirs) in zip(seen["cpu"], seen["reference"], strict=True):
+        assert path == name
+        np.testing.assert_allclose(mine, theirs, atol=2e-5, err_msg=path)
 
 
 PATHS = (

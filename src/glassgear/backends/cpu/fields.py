@@ -18,6 +18,8 @@ __all__ = [
     "GROUP",
     "QUERY_ROWS",
     "ROWS",
+    "SEGMENT",
+    "SPARE_ROWS",
     "STEP_FIELDS",
     "TILE",
     "Frame",
@@ -31,6 +33,8 @@ GROUP = 4  # tokens that lie together
 TILE = 12  # tokens of the widest tile: buffers have room for so many more rows than are used
 ROWS = 512  # most rows of a pass
 QUERY_ROWS = 48  # pairs of token and query head that attention handles together
+SPARE_ROWS = 8  # rows by which the tiles of attention may write past those
+SEGMENT = 512  # positions whose values are mixed by themselves, then merged in order
 STEP_FIELDS = 24
 
 
@@ -81,6 +85,8 @@ class Frame(IntEnum):
     SCRATCH = 12  # address: a piece of memory for each thread
     SCRATCH_BYTES = 13
     ROTATIONS = 14  # address: addresses of the tables of cos and sin, int64
+    PARTS = 15  # 0, or address: a piece of memory for each segment, which threads then share out
+    PART_BYTES = 16
 
 
 def quantized_bytes(rows: int, columns: int) -> int:

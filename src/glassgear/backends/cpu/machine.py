@@ -14,9 +14,10 @@ from glassgear.backends.base import PAGE, Chunk, Hook, PageTable, Track
 from glassgear.backends.cpu import features
 from glassgear.backends.cpu.builder import FEW, Builder, Memory
 from glassgear.backends.cpu.cache import PagedCache
-from glassgear.backends.cpu.fields import QUERY_ROWS, ROWS, TILE, Frame
+from glassgear.backends.cpu.fields import QUERY_ROWS, ROWS, SEGMENT, SPARE_ROWS, TILE, Frame
 from glassgear.backends.cpu.layouts import PANEL
 from glassgear.backends.cpu.machine_code import machine_code
+from glassgear.backends.cpu.parts import Parts
 from glassgear.backends.cpu.program import Buffers, Mark, Weights, flatten, linears
 from glassgear.backends.cpu.rotation import Rotations
 from glassgear.backends.cpu.seeing import show
@@ -83,6 +84,7 @@ class CPU:
         self.threads = threads or (1 if size < SMALL else features.physical_cores())
         half = _half(cache_type, matrices.values())
         attention = [g for _, g in walk(model) if isinstance(g, Attention)]
+        self._parts = Parts(attention)
         self._cache = PagedCache([(g.kv_heads, g.head_dim) for g in attention], half)
         self._memory = Memory(self.threads)
         self._weights = self._pack(matrices, tensors)
@@ -170,7 +172,7 @@ class CPU:
         self._page_list = np.zeros(WORDS, np.int64)
         self._counters = np.zeros(max(1, len(self._cache.layers)), np.int64)
         widest = max((layer.channels for layer in self._cache.layers), default=16)
-        scratch = (QUERY_ROWS + 8) * (2 * 4 * widest + 4 * PAGE + 128 + 8) + 64
+        scratch = (QUERY_ROWS + SPARE_ROWS) * (3 * 4 * widest + 4 * PAGE + 2 * 128 + 8) + 64
         frame = self._frame = np.zeros(len(Frame), np.int64)
         frame[Frame.SCRATCH] = self._memory.raw(self.threads * scratch)
         frame[Frame.SCRATCH_BYTES] = scratch
@@ -250,6 +252,11 @@ class CPU:
         frame[Frame.ROWS], frame[Frame.WANTED], frame[Frame.SPAN_COUNT] = rows, wanted, len(spans)
         frame[Frame.SHARED_OUT] = int(shared_out)
         frame[Frame.ROTATIONS] = self._rotations.upto(max(stops))
+        # The few rows of a long context would be too few pieces of work to share out evenly.
+        split = rows <= SHORT and max(stops) > SEGMENT and self.threads > 1
+        frame[Frame.PARTS], frame[Frame.PART_BYTES] = (
+            self._parts.place([span.rows for span in spans], stops) if split else (0, 0)
+        )
 
     def _run_seen(
         self, hook: Hook, chunks: Sequence[Chunk], spans: Sequence[Span], logits: NDArray[np.float32]

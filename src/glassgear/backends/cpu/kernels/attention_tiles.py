@@ -59,7 +59,7 @@ def _accumulate(
         base = right(loop.index)
         if ahead is not None:
             for line in (0, 64):
-                emit_prefetch(b, ahead(loop.index), line)
+                emit_prefetch(b, ahead(loop.index), line, locality=2)
         values = [_cached(b, half, base, v) for v in range(wide)]
         for r in range(rows):
             one = emit_splat(b, emit_load(b, left(r, loop.index), F32))

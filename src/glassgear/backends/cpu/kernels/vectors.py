@@ -142,13 +142,17 @@ def emit_store(b: Any, value: Any, address: Any, offset: int = 0) -> None:
     b.store(value, place(b, address, value.type, offset), align=1)
 
 
-def emit_prefetch(b: Any, address: Any, offset: int) -> None:
-    """Ask for a cache line that will be read once: it shouldn't push out what is used again."""
+def emit_prefetch(b: Any, address: Any, offset: int, locality: int = 0) -> None:
+    """Ask for a cache line.
+
+    `locality` as in LLVM. 0: it will be read once, and shouldn't push out what is used again.
+    2: into the second-level cache, which can wait for more lines at a time than the first.
+    """
     pointer = place(b, address, I8, offset)
     kind = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
     name = "llvm.prefetch.p0"
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-    b.call(function, [pointer, *(ir.Constant(I32, v) for v in (0, 0, 1))])
+    b.call(function, [pointer, *(ir.Constant(I32, v) for v in (0, locality, 1))])
 
 
 def _simple(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) -> Any:
