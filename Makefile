@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test lint check clean
 
-demo: $(VENV)/core.stamp  ## set up, fetch a 92 MB model, continue a story
+demo: $(VENV)/core.stamp  ## set up, fetch a 98 MB model, continue a story
 	$(BIN)/glassgear pull smollm2-135m
 	$(BIN)/glassgear run smollm2-135m "Once upon a time" -n 64 -t 0 --echo --stats
 

@@ -48,5 +48,5 @@ def smollm2() -> Path:
             environment["GLASSGEAR_CACHE"] = _CACHE
         path = cache_folder(environment) / "models" / "smollm2-135m" / "SmolLM2-135M-Instruct.Q4_1.gguf"
     if not path.is_file():
-        pytest.skip(f"SmolLM2 isn't at {path}: `glassgear pull smollm2-135m` fetches it (92 MB)")
+        pytest.skip(f"SmolLM2 isn't at {path}: `glassgear pull smollm2-135m` fetches it (98 MB)")
     return path

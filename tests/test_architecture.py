@@ -14,6 +14,7 @@ SOURCE = Path(glassgear.__file__).parent
 # A part may import from its own level and from those above it in this list.
 LEVELS = (
     ("errors", "_version"),
+    ("arguments",),
     ("model",),
     ("weights", "text"),
     ("backends", "sampling", "sampling_settings", "llama2c_sampling"),

@@ -325,3 +325,86 @@ def test_a_text_that_starts_from_nothing_does_not_begin_with_a_space(model: Lang
     assert (
         text_of(list(spaced(model).generate("q", sampler=said(" A"), max_tokens=2, continuing=False))) == "A"
     )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (b"hi", "a prompt is text or a list of ids, found b'hi'"),
+        (5, "a prompt is text or a list of ids, found 5"),
+        ({"a": 1}, "a prompt is text or a list of ids"),
+        ([1.5], r"a token id must be a whole number, found 1\.5"),
+        ([True], "a token id must be a whole number, found True"),
+        (["a", 3], "a prompt is text or a list of ids, found 3"),
+        ([], "the prompt is empty"),
+    ],
+)
+def test_prompts_of_a_wrong_kind_are_named(model: LanguageModel, prompt: object, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        list(model.generate(prompt, max_tokens=1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_tokens": "5"}, "max_tokens must be a whole number, found '5'"),
+        ({"max_tokens": 5.0}, "max_tokens must be a whole number"),
+        ({"topk": 1}, "no option is called `topk`: did you mean `top_k`?"),
+        ({"max_new_tokens": 1}, "did you mean `max_tokens`?"),
+        ({"zzz": 1}, "no option is called `zzz`: known are frequency_penalty"),
+        ({"stop": [5]}, "a stop string must be text, found 5"),
+        ({"stop": 5}, "stop strings"),
+        ({"hook": 5}, "hook"),
+        ({"logit_bias": [1, 2]}, "logit_bias"),
+    ],
+)
+def test_options_of_a_wrong_kind_are_named(
+    model: LanguageModel, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(SettingError, match=message):
+        list(model.generate("x", **({"max_tokens": 1} | options)))
+
+
+@pytest.mark.parametrize(
+    "conversation", [None, "hi", {"role": "user"}, [{"content": "x"}], [5], [{"role": "user"}]]
+)
+def test_conversations_of_a_wrong_shape_are_named(model: LanguageModel, conversation: object) -> None:
+    from glassgear import arguments
+
+    with pytest.raises(SettingError, match="message"):
+        arguments.messages(conversation)
+
+
+def test_no_stop_string_may_be_none(model: LanguageModel) -> None:
+    assert list(model.generate("x", stop=None, max_tokens=1))
+
+
+def test_numpy_ids_are_ids(model: LanguageModel) -> None:
+    assert model.encode(np.array([5, 6])) == [5, 6]  # type: ignore[arg-type]
+
+
+def test_a_closed_session_says_so(model: LanguageModel) -> None:
+    with model.session() as session:
+        answer = session.generate("x", max_tokens=9, ignore_eos=True)
+        next(answer)
+    for broken in (answer, session.generate("x", max_tokens=1)):
+        with pytest.raises(SettingError, match="this session is closed"):
+            list(broken)
+
+
+def test_an_answer_ends_when_its_session_begins_another(model: LanguageModel) -> None:
+    session = model.session()
+    first = session.generate("hello", max_tokens=9, temperature=0, ignore_eos=True)
+    next(first)
+    second = session.generate("other", max_tokens=5, temperature=0, ignore_eos=True)
+    with pytest.raises(SettingError, match="given up when its session began another"):
+        list(first)
+    assert text_of(list(second)) == text_of(
+        list(model.generate("other", max_tokens=5, temperature=0, ignore_eos=True))
+    )
+
+
+def test_a_model_shows_what_it_is(model: LanguageModel) -> None:
+    assert repr(model) == (
+        "<LanguageModel 'tiny': llama, 2 blocks, width 64, 8 heads, vocabulary 98, on reference>"
+    )

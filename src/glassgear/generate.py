@@ -7,7 +7,7 @@ neighbours. Loading, templates and sessions are left to `language_model.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -95,7 +95,7 @@ class Request:
 
 def generate(
     backend: Backend, tokenizer: Tokenizer | None, requests: Sequence[Request], *, context: int
-) -> Iterator[Piece]:
+) -> Generator[Piece, None, None]:
     """Continue all prompts as one batch.
 
     Args:
@@ -152,13 +152,12 @@ class _Line:
             raise SettingError("stop strings need a tokenizer, and this model has none")
 
     def check(self, context: int) -> None:
-        """Refuse what can't be run."""
+        """Refuse what can't be run; callers say it better, with what their user can do."""
         if not self.request.ids:
             raise SettingError("the prompt is empty: at least one id is needed to start from")
         if len(self.request.ids) > context:
             raise ContextFullError(
-                f"the prompt is {len(self.request.ids):,} tokens, the context holds {context:,}: "
-                "shorten the prompt, or raise --ctx if the model was trained for more"
+                f"the prompt is {len(self.request.ids):,} tokens, the context holds {context:,}"
             )
         self.done = self.request.max_tokens is not None and self.request.max_tokens <= 0
 

@@ -6,21 +6,23 @@ Everything here is thin: prompts become requests, `generate.generate` runs them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassgear import arguments
 from glassgear.backends.base import Backend, Chunk
 from glassgear.errors import ContextFullError, SettingError, TokenizerError
 from glassgear.generate import Piece, Request, generate
+from glassgear.model.gears import Attention, Model
 from glassgear.model.ledger import Ledger, ledger
 from glassgear.sampling import Sampler, Sampling, logprobs
+from glassgear.text.stops import stop_strings
 from glassgear.weights.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from glassgear.model.gears import Model
     from glassgear.sampling import LogitsHook
     from glassgear.text.base import Tokenizer
     from glassgear.text.chat import ChatTemplate
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["LanguageModel", "Score", "Session"]
 
 Message = Mapping[str, Any]
+OPTIONS = frozenset(field.name for field in fields(Sampling))  # of sampling, by name
 AT_ONCE = 128  # rows of logits held at a time while scoring
 
 
@@ -130,7 +133,7 @@ class LanguageModel:
             parse_special: read control tokens written in the text as what they are.
         """
         if prompt is not None and not isinstance(prompt, str):
-            return self._checked([int(token) for token in prompt])
+            return self._checked(arguments.ids(prompt))
         if prompt:
             return self._checked(self.tokenizer.encode(prompt, add_special=True, parse_special=parse_special))
         start = self.tokenizer.bos_id if self.tokenizer.bos_id is not None else self.tokenizer.eos_id
@@ -150,7 +153,7 @@ class LanguageModel:
         Yields:
             Pieces; in a batch `piece.index` tells whose.
         """
-        if prompt is not None and not isinstance(prompt, str) and any(isinstance(p, str) for p in prompt):
+        if arguments.is_batch(prompt):
             asked = cast("Sequence[str | Sequence[int]]", prompt)
             made = [Session(self)._request(one, **options) for one in asked]
             return generate(self.backend, self._tokenizer, made, context=self.context)
@@ -166,7 +169,8 @@ class LanguageModel:
 
     def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """Logits after every id, float32 [len(ids), vocab]."""
-        ids = self._fitting(self._checked(list(ids)))
+        ids = self._checked(arguments.ids(ids))
+        self.check_length(len(ids))
         if not ids:
             return np.zeros((0, self.gears.head.vocab), np.float32)
         track = self.backend.open()
@@ -183,7 +187,7 @@ class LanguageModel:
         tokens the model expects around it (BOS), which aren't scored.
         """
         ids = self._checked(
-            self.tokenizer.encode(text, add_special=True) if isinstance(text, str) else list(text)
+            self.tokenizer.encode(text, add_special=True) if isinstance(text, str) else arguments.ids(text)
         )
         if len(ids) < 2:
             raise SettingError(f"a score needs at least two tokens, found {len(ids)}")
@@ -216,10 +220,25 @@ class LanguageModel:
                 raise SettingError(f"id {token} is outside the model's vocabulary, 0 to {vocab - 1}")
         return ids
 
-    def _fitting(self, ids: list[int]) -> list[int]:
-        if len(ids) > self.context:
-            raise ContextFullError(f"{len(ids):,} tokens don't fit into the context of {self.context:,}")
-        return ids
+    def check_length(self, length: int, what: str = "the text") -> None:
+        """Refuse what is longer than the context."""
+        if length > self.context:
+            trained = self.gears.context
+            more = (
+                f"the model was trained for {trained:,}, so a larger context (--ctx) makes room"
+                if trained > self.context
+                else "shorten it"
+            )
+            raise ContextFullError(f"{what} is {length:,} tokens, the context holds {self.context:,}: {more}")
+
+    def __repr__(self) -> str:
+        """What it is, in a line."""
+        gears, head = self.gears, self.gears.blocks[0].attention.gear if self.gears.blocks else None
+        heads = f", {head.heads} heads" if isinstance(head, Attention) else ""
+        return (
+            f"<LanguageModel {self.checkpoint.path!r}: {gears.family}, {len(gears.blocks)} blocks, "
+            f"width {gears.embed.dim}{heads}, vocabulary {gears.head.vocab:,}, on {self.backend.name}>"
+        )
 
 
 class Session:
@@ -229,6 +248,7 @@ class Session:
         self.model = model
         self._track = model.backend.open()
         self._ids: list[int] = []  # what the cache holds
+        self._turn = 0  # counts calls: a new one ends the one before
 
     def __enter__(self) -> Session:
         """Use as a context manager closes the cache at the end."""
@@ -294,7 +314,7 @@ class Session:
         ids = encode_chat(
             self.model.tokenizer,
             self.model.chat_template,
-            messages,
+            arguments.messages(messages),
             tools=tools,
             add_generation_prompt=not continue_final_message,
             continue_final_message=continue_final_message,
@@ -304,24 +324,42 @@ class Session:
         return self.generate(ids, continuing=continue_final_message, **options)
 
     def _run(self, request: Request) -> Iterator[Piece]:
+        """Pieces of one call; a later call, or `close`, ends it."""
+        self._turn += 1
+        return self._pieces(request, self._turn)
+
+    def _pieces(self, request: Request, turn: int) -> Iterator[Piece]:
+        self._check_turn(turn)
         same = _common_prefix(self._ids, request.ids)
         # At least the last token is always run: its logits choose the next one.
         self.model.backend.truncate(self._track, min(same, len(request.ids) - 1))
         self._ids = request.ids
         request.track = self._track
+        made = generate(self.model.backend, self.model._tokenizer, [request], context=self.model.context)
         try:
-            yield from generate(
-                self.model.backend, self.model._tokenizer, [request], context=self.model.context
-            )
+            for piece in made:
+                yield piece
+                self._check_turn(turn)
         finally:
-            self._ids = request.ids[: self._track.length]
+            made.close()
+            if turn == self._turn:
+                self._ids = request.ids[: self._track.length]
+
+    def _check_turn(self, turn: int) -> None:
+        if self._track.closed:
+            raise SettingError("this session is closed: open another with model.session()")
+        if turn != self._turn:
+            raise SettingError(
+                "this answer was given up when its session began another: "
+                "use a session of its own for each text that is made at the same time"
+            )
 
     def _request(
         self,
         prompt: str | Sequence[int] | None,
         *,
         max_tokens: int | None = None,
-        stop: str | Sequence[str] = (),
+        stop: str | Sequence[str] | None = (),
         logprobs: int | None = None,
         ignore_eos: bool = False,
         parse_special: bool = False,
@@ -331,15 +369,19 @@ class Session:
         hook: LogitsHook | None = None,
         **settings: Any,
     ) -> Request:
-        if max_tokens is not None and max_tokens < 0:
-            raise SettingError(f"max_tokens must be 0 or more, found {max_tokens}")
-        if logprobs is not None and logprobs < 0:
-            raise SettingError(f"logprobs must be 0 or more, found {logprobs}")
+        if max_tokens is not None:
+            max_tokens = arguments.whole("max_tokens", max_tokens, 0)
+        if logprobs is not None:
+            logprobs = arguments.whole("logprobs", logprobs, 0)
+        arguments.known_options(settings, OPTIONS)
         recommended = dict(self.model.checkpoint.sampling)
         given = {name: value for name, value in settings.items() if value is not None}
         sampler = sampler or Sampler(Sampling(**(recommended | given)), hook=hook)
         ends = self.model.end_ids if end_ids is None else end_ids
         ids = self.model.encode(prompt, parse_special=parse_special)
+        if not ids:
+            raise SettingError("the prompt is empty: give at least one id, or None to start from nothing")
+        self.model.check_length(len(ids), "the prompt")
         if continuing is None:
             continuing = self.model.has_text(ids)
         return Request(
@@ -347,7 +389,7 @@ class Session:
             sampler,
             max_tokens,
             frozenset() if ignore_eos else ends,
-            [stop] if isinstance(stop, str) else list(stop),
+            stop_strings(stop),
             logprobs,
             continuing,
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from glassgear.arguments import whole
 from glassgear.errors import SettingError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_tokenizer"]
 
 BACKENDS = ("cpu", "reference")
+MOST_THREADS = 1024
 
 
 def load(
@@ -50,17 +52,20 @@ def load(
     from glassgear.weights.open import open_checkpoint
     from glassgear.weights.pull import resolve
 
-    if context is not None and context < 1:
-        raise SettingError(f"the context must be at least 1 token, found {context}")
-    if threads is not None and threads < 1:
-        raise SettingError(f"threads must be at least 1, found {threads}")
+    if context is not None:
+        context = whole("context", context, 1)
+    if threads is not None:
+        threads = whole("threads", threads, 1, MOST_THREADS)
     checkpoint = open_checkpoint(resolve(path_or_name))
+    found: Tokenizer | None
     if tokenizer is None:
         found = _own_tokenizer(checkpoint)
     elif isinstance(tokenizer, str | os.PathLike):
         found = load_tokenizer(tokenizer)
-    else:
+    elif hasattr(tokenizer, "encode_parts"):
         found = tokenizer
+    else:
+        raise SettingError(f"tokenizer must be a path or a tokenizer, found {tokenizer!r:.60}")
     runner = _backend(backend, checkpoint, threads, cache_type, on_compile)
     return LanguageModel(checkpoint, runner, found, context=context)
 

@@ -105,6 +105,8 @@ class Sampler:
         self, settings: Sampling, *, hook: LogitsHook | None = None, vocab_size: int | None = None
     ) -> None:
         self.settings = settings
+        if hook is not None and not callable(hook):
+            raise SettingError(f"hook must be a function of logits and ids so far, found {hook!r:.60}")
         self.hook = hook
         self.vocab_size = vocab_size
         self.seed = secrets.randbits(32) if settings.seed is None else settings.seed
@@ -323,7 +325,10 @@ def _biased(values: FloatArray, bias: Mapping[int, float]) -> FloatArray:
 def _hooked(values: FloatArray, history: Sequence[int], hook: LogitsHook) -> FloatArray:
     given = values.copy()
     returned = hook(given, history)
-    out = given if returned is None else np.asarray(returned, np.float32)
+    try:
+        out = given if returned is None else np.asarray(returned, np.float32)
+    except (TypeError, ValueError):
+        raise SettingError(f"the hook returned {returned!r:.60}, not logits") from None
     if out.shape != values.shape:
         raise SettingError(f"the hook returned the shape {list(out.shape)}, not {list(values.shape)}")
     return out

@@ -95,8 +95,10 @@ def _whole(name: str, value: object, low: int) -> int:
 
 
 def _bias(given: Mapping[int, float]) -> dict[int, float]:
+    if not isinstance(given, Mapping):
+        raise SettingError(f"logit_bias must map ids to numbers, found {given!r:.60}")
     out: dict[int, float] = {}
-    for token, amount in dict(given).items():
+    for token, amount in given.items():
         banned = isinstance(amount, float) and amount == -inf
         name = f"logit_bias for id {token}"
         out[_whole("an id in logit_bias", token, 0)] = -inf if banned else _number(name, amount, -inf, inf)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from glassgear.backends.cpu import features
+from glassgear.backends.cpu.machine_code import Kernel, MachineCode
+from glassgear.backends.cpu.warm_up import all_kernels
 from glassgear.measure import MemoryReader, report
 from tests.cli.conftest import Call
 
@@ -71,5 +75,27 @@ def test_warming_up_says_on_what_and_takes_several_models(call: Call, speaker: s
     assert len(lines) == 2 and all(line.startswith(f"{speaker}: ready on reference") for line in lines)
 
 
-def test_warming_up_without_a_model_is_a_usage_error(call: Call) -> None:
-    assert call("warm-up").exit_code == 2
+def test_warming_up_without_a_model_compiles_every_kernel(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Kernel] = []
+
+    def compile(
+        self: MachineCode, kernels: Sequence[Kernel], progress: Callable[[str], None]
+    ) -> dict[Kernel, int]:
+        progress("compiling kernels for this processor, once: 1 of 40")
+        asked.extend(kernels)
+        return dict.fromkeys(kernels, 0)
+
+    monkeypatch.setattr(MachineCode, "addresses", compile)
+    result = call("warm-up")
+    assert result.exit_code == 0
+    family = features.target().kernels
+    assert asked == all_kernels(family)
+    assert result.stdout.startswith(f"{len(asked)} kernels for {family}: ready, ")
+
+
+def test_warming_up_the_reference_without_a_model_is_a_usage_error(call: Call) -> None:
+    result = call("warm-up", "--backend", "reference")
+    assert result.exit_code == 2
+    assert "no kernels" in result.stderr

@@ -7,6 +7,7 @@ has a file of its own, imported when it is used. What several commands need lies
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -15,6 +16,10 @@ __all__ = ["main"]
 
 def main() -> NoReturn:
     """Run the command that `sys.argv` names, and leave with its exit code."""
+    if sys.stderr is None:  # closed by the caller (`2>&-`)
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # lives as long as the program
+    if sys.stdout is None:
+        sys.exit("error: standard output is closed: there is nowhere to print to")
     try:
         from glassgear.cli.app import app
 

@@ -36,7 +36,7 @@ SECTIONS = {
 
 EXAMPLES = """\
 Examples:
-  glassgear pull smollm2-135m                    fetch a small model (92 MB)
+  glassgear pull smollm2-135m                    fetch a small model (98 MB)
   glassgear run smollm2-135m "Once upon a time"  let it continue a text
   glassgear chat smollm2-135m                    talk to it
   glassgear show model.gguf                      what a model is made of

@@ -34,6 +34,11 @@ def open_model(name: str, given: dict[str, Any]) -> LanguageModel:
     with console.status(f"Loading {name} ..."):
         model = load(name, on_compile=console.compiling, **chosen)
     print_notices(model.checkpoint.notices)
+    if model.context > model.gears.context:
+        console.note(
+            f"the model was trained for {model.gears.context:,} tokens; past them (--ctx {model.context}) "
+            "its texts may fall apart"
+        )
     with suppress(TokenizerError):  # a model may come without a tokenizer
         print_notices(model.tokenizer.warnings)
     return model

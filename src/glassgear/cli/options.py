@@ -102,8 +102,8 @@ def model_options(function: F) -> F:
                help="Use another tokenizer than the model's own: a tokenizer.json, .bin or .model, "
                     "or a GGUF."),
         option("-c", "--ctx", "--ctx-size", "context", type=click.IntRange(min=1), metavar="N", section=title,
-               help="Most tokens that prompt and answer may have together. [default: what the model was "
-                    "trained for]"),
+               help="Most tokens of prompt and answer that the model sees at once; the one it writes last "
+                    "may be one more. [default: what it was trained for]"),
         option("--cache-type", type=click.Choice(["f32", "f16"]), section=title,
                help="Keep keys and values in 32 or 16 bits."),
         option("--threads", type=click.IntRange(min=1), metavar="N", section=title,

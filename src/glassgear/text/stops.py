@@ -22,7 +22,10 @@ def stop_strings(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         SettingError: one is empty, or isn't a string, or all together are too long.
     """
-    given = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    try:
+        given = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    except TypeError:
+        raise SettingError(f"stop strings are text or a list of texts, found {stop!r:.60}") from None
     for one in given:
         if not isinstance(one, str):
             raise SettingError(f"a stop string must be text, found {one!r}")

@@ -15,7 +15,7 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 
-from glassgear.errors import DownloadError, FileError, NotFoundError
+from glassgear.errors import DownloadError, FileError, NotFoundError, SettingError
 from glassgear.weights import cache, hub_cache, wheel
 from glassgear.weights.cache import CachedModel, Progress
 from glassgear.weights.wheel import PackagedModel
@@ -111,9 +111,11 @@ def resolve(name_or_path: str | PathLike[str]) -> Path:
         NotFoundError: none of these; the message suggests what may have been meant.
         FileError: a path that can't be used.
     """
-    text = os.fspath(name_or_path)
+    text = os.fspath(name_or_path) if isinstance(name_or_path, PathLike) else name_or_path
+    if not isinstance(text, str):
+        raise SettingError(f"a model is a path or a name, found {name_or_path!r:.60}")
     if not text.strip():
-        raise NotFoundError(text, "no model was named; `glassgear list` shows what is there")
+        raise NotFoundError("''", "no model was named; `glassgear list` shows what is there")
     if (path := _existing(text)) is not None:
         return cache.model_in(path) if path.is_dir() else path
     if text.startswith(hub_cache.PREFIX):
