@@ -8,12 +8,14 @@ import signal
 import sys
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 from glassgear.backends.base import Chunk
 from glassgear.backends.cpu import CPU
+from glassgear.backends.cpu.fields import Sync
 
 from .support import model
 from .test_machine import all_logits, ids_for
@@ -65,6 +67,32 @@ def test_threads_sleep_when_nothing_comes() -> None:
     assert np.isfinite(all_logits(machine, [1, 2, 3], [1, 1, 1])).all()
 
 
+@pytest.mark.parametrize("waits", [0, 100])
+def test_a_run_that_is_ended_alone_gives_the_same_bits(waits: int) -> None:
+    made = model(dim=96, head_dim=64, heads=6, kv_heads=3, hidden=256)
+    machine, want = CPU(*made, threads=2), all_logits(CPU(*made, threads=1), list(range(40)), [40])
+    team = machine._team
+    all_logits(machine, [1], [1])
+    together = team._together
+
+    def slow(ready: Any, *work: int) -> None:
+        together(ready, *work)
+        pieces.append(work[1])
+        ready.words[8 * Sync.LONG_WAITS] = waits
+
+    team._together = slow  # type: ignore[method-assign]
+    pieces: list[int] = []
+    for count in (1, 3, 8):
+        team._solo, team._pause = 0, 8
+        assert np.array_equal(
+            all_logits(machine, list(range(40)), [32, count, 8 - count][: 2 + (count < 8)]), want
+        )
+        team._solo, team._pause = 0, 8
+    # The long prompt is done in one; of a short run, one piece if it is slow, else all.
+    assert (max(pieces) == len(machine._program)) and (min(pieces) < max(pieces))
+    assert (len(pieces) > 3 * 8) == (waits == 0)
+
+
 def _child(machine: CPU, want: np.ndarray, queue: multiprocessing.Queue) -> None:  # type: ignore[type-arg]
     queue.put(bool(np.array_equal(all_logits(machine, ids_for(machine, 30), [10] + [1] * 20), want)))
 
@@ -100,3 +128,27 @@ def test_an_interrupt_is_answered_and_does_no_harm() -> None:
         timer.join()
         assert time.monotonic() < started + 5
         assert np.array_equal(all_logits(machine, ids, [10] + [1] * 20), want)
+
+
+def test_an_interrupt_before_sleepers_are_woken_leaves_none_of_them_asleep() -> None:
+    """Between marking a thread as woken and waking it: the next job must not wait for it for ever."""
+    machine = CPU(*model(), threads=2)
+    ids = ids_for(machine, 30)
+    want = all_logits(machine, ids, [30])
+    team = machine._team
+    ready = team._ready
+    assert ready is not None
+    deadline = time.monotonic() + 20
+    while not ready.words[8 * (Sync.PARKED + 1)] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    gather = team._gather
+
+    def interrupted(*given: int) -> int:
+        gather(*given)
+        raise KeyboardInterrupt
+
+    team._gather = interrupted  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        all_logits(machine, ids, [30])
+    team._gather = gather
+    assert np.array_equal(all_logits(machine, ids, [30]), want)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from glassgear.backends.cpu.fields import Sync
+from glassgear.backends.cpu.fields import STEP_FIELDS, Sync
 from glassgear.backends.cpu.machine_code import Entry, Kernel, entry
 
 __all__ = ["TEAM_KERNELS", "Team"]
@@ -25,6 +25,8 @@ TEAM_KERNELS = (LEAD, FOLLOW, GATHER)
 PATIENCE = 6000  # looks before a thread sleeps, most of them after giving way: some milliseconds
 BUSY = 3  # long waits in a short run that say that the machine is busy
 SHORTEST, LONGEST = 4, 64  # runs without the others before they are tried again, half as a start
+PIECES = 16  # of a run in which the others are tried again
+STEP_BYTES = 8 * STEP_FIELDS
 WORD = 8  # int64 from word to word: a cache line
 
 
@@ -65,31 +67,43 @@ class Team:
             self._make()
         ready = self._ready
         assert ready is not None
-        # An interrupt may come between any two lines but not inside `lead`. Before it, threads
-        # only wait; if it comes after, the work is done.
-        try:
-            ready.words[WORD * Sync.LONG_WAITS] = 0
-            ready.words[WORD * Sync.THREADS] = self.size
-            asleep = self._gather(ready.address, self.size, 0, 0)
-            for thread in range(1, self.size):
-                if asleep >> thread & 1:
-                    ready.locks[thread].release()
-            ready.broken = True
-            self._lead(program, count, frame, ready.address)
-            ready.broken = False
-        finally:
-            ready.words[WORD * Sync.EXPECT] = 0
+        ready.words[WORD * Sync.LONG_WAITS] = 0
+        # After a busy time the team is tried out step by step: dozens of long waits are too dear.
+        piece = count if not short or self._pause == SHORTEST else -(-count // PIECES)
+        for first in range(0, count, piece):
+            at, rest = program + first * STEP_BYTES, count - first
+            if first and ready.words[WORD * Sync.LONG_WAITS] >= BUSY:
+                self._lead(at, rest, frame, self._alone_at)
+                break
+            self._together(ready, at, min(piece, rest), frame)
         if short:
             busy = ready.words[WORD * Sync.LONG_WAITS] >= BUSY
             self._solo = self._pause = min(2 * self._pause, LONGEST) if busy else 0
             if not busy:
                 self._pause = SHORTEST
 
+    def _together(self, ready: _Ready, program: int, count: int, frame: int) -> None:
+        # An interrupt may come between any two lines but not inside `lead`. A thread that `gather`
+        # took for woken would then sleep on, and the next job would wait for it for ever: so a
+        # team that was interrupted anywhere in here is given up, and another is made.
+        ready.broken = True
+        try:
+            ready.words[WORD * Sync.THREADS] = self.size
+            asleep = self._gather(ready.address, self.size, 0, 0)
+            for thread in range(1, self.size):
+                if asleep >> thread & 1:
+                    ready.locks[thread].release()
+            self._lead(program, count, frame, ready.address)
+            ready.broken = False
+        finally:
+            ready.words[WORD * Sync.EXPECT] = 0
+
     def _make(self) -> None:
         if self._ready is not None and self._process == os.getpid():
             self._ready.dismiss()
         self._process = os.getpid()
-        ready = self._ready = _Ready(self.size)
+        ready = self._ready = _Ready(self.size)  # broken until all of its threads are there
+        weakref.finalize(self, ready.dismiss)
         for thread in range(1, self.size):
             threading.Thread(
                 target=_work,
@@ -97,7 +111,7 @@ class Team:
                 name=f"glassgear-{thread}",
                 daemon=True,
             ).start()
-        weakref.finalize(self, ready.dismiss)
+        ready.broken = False
 
 
 class _Ready:
@@ -107,7 +121,7 @@ class _Ready:
         self.words = _words(size)
         self.address = int(self.words.ctypes.data)
         self.locks = [threading.Lock() for _ in range(size)]
-        self.broken = False
+        self.broken = True
         for thread, lock in enumerate(self.locks):
             lock.acquire()
             self.words[WORD * (Sync.PARKED + thread)] = 1
