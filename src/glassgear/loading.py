@@ -77,6 +77,8 @@ def _backend(
     cache_type: str | None,
     on_compile: Callable[[str], None] | None,
 ) -> Backend:
+    if name == "torch":
+        raise SettingError("this version has no torch backend yet: cpu and reference run models")
     if name not in BACKENDS:
         raise SettingError(f"no backend is called {name!r}: choose one of {', '.join(BACKENDS)}")
     if cache_type not in (None, "f32", "f16"):

@@ -432,3 +432,16 @@ def test_a_template_can_be_used_from_several_threads() -> None:
     say: Callable[[int], str] = lambda n: template.render([{"role": "user", "content": f"{n}"}] * 50)  # noqa: E731
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(say, range(40))) == [f"[user]{n}" * 50 for n in range(40)]
+
+
+@pytest.mark.parametrize("content", ["hello", [{"type": "text", "text": "hello"}]], ids=["text", "parts"])
+def test_a_template_that_reads_parts_gets_parts(content: Any) -> None:
+    """Given a text, its loop would find no part: the turn would be empty (transformers: `user:hello`)."""
+    source = (
+        "{% for m in messages %}{{ m.role }}:{% for p in m.content %}"
+        "{% if p['type'] == 'text' %}{{ p['text'] }}{% endif %}{% endfor %}{% endfor %}"
+    )
+    assert ChatTemplate(source).render([{"role": "user", "content": content}]) == "user:hello"
+    both = source.replace("{% for p", "{% if m.content is string %}{{ m.content }}{% else %}{% for p", 1)
+    both = both.replace("{% endfor %}{% endfor %}", "{% endfor %}{% endif %}{% endfor %}")
+    assert ChatTemplate(both).render([{"role": "user", "content": content}]) == "user:hello"

@@ -150,7 +150,13 @@ def test_a_tensor_too_many_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("generation", "ends"),
-    [({"eos_token_id": [5, 9]}, {5, 9}), ({"eos_token_id": 7}, {7}), ({}, {2}), (None, {2})],
+    [
+        ({"eos_token_id": [5, 9]}, {5, 9}),
+        ({"eos_token_id": 7}, {7}),
+        ({"eos_token_id": None}, {2}),
+        ({}, {2}),
+        (None, {2}),
+    ],
 )
 def test_end_tokens_come_from_the_generation_config_before_the_config(
     tmp_path: Path, generation: dict[str, Any] | None, ends: set[int]
@@ -300,3 +306,47 @@ def test_what_cannot_be_a_tokenizer_is_called_by_its_name_too(tmp_path: Path) ->
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04" + b"model/data.pkl".rjust(60))
     with pytest.raises(FormatError, match="pickle"):
         glassgear.load_tokenizer(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("ends", [-1, [3, 100]])
+def test_end_tokens_outside_the_vocabulary_are_refused(tmp_path: Path, ends: object) -> None:
+    make("grouped").save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    with pytest.raises(FormatError, match="`eos_token_id` names id"):
+        open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused_at_load(tmp_path: Path, value: float, backend: Any) -> None:
+    from safetensors.torch import load_file, save_file
+
+    import glassgear
+
+    make("grouped").save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["model.layers.1.mlp.up_proj.weight"][5, 7] = value
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(FormatError, match=r"up_proj\.weight.*row 5"):
+        glassgear.load(tmp_path, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("bits", [0x7E00, 0x7C00, 0xFC00])
+def test_scales_that_are_not_finite_are_refused_at_load(tmp_path: Path, bits: int, backend: Any) -> None:
+    import glassgear
+    from glassgear.weights.tensor import StoredTensor
+
+    model = make("tied")
+    write_gguf(tmp_path / "plain.gguf", model)
+    from glassgear.weights import gguf
+
+    file = gguf.read(tmp_path / "plain.gguf")
+    blocks = np.zeros((112, 2), [("d", "<u2"), ("codes", "i1", 32)])
+    blocks["d"][3, 1] = bits
+    name = "blk.0.ffn_up.weight"
+    broken = StoredTensor(name, "Q8_0", (112, 64), blocks.view(np.uint8).reshape(-1), "memory")
+    tensors = [broken if t.name == name else t for t in file.tensors.values()]
+    gguf_write.write(tmp_path / "broken.gguf", file.metadata, tensors)
+    with pytest.raises(FormatError, match=r"broken\.gguf: .*blk\.0\.ffn_up\.weight.*block 7"):
+        glassgear.load(tmp_path / "broken.gguf", backend=backend)

@@ -55,6 +55,13 @@ class Settings:
             raise FormatError(self.path, f"`{self.prefix}{key}` is {value}, outside {least} to {most}")
         return value
 
+    def epsilon(self, key: str, default: float) -> float:
+        """What keeps a norm from dividing by 0: above 0, and small."""
+        value = self.take(key, float, default)
+        if not 0 < value <= 1:
+            raise FormatError(self.path, f"`{self.prefix}{key}` is {value:g}, outside 0 to 1")
+        return value
+
     def mapping(self, key: str) -> Mapping[str, Any] | None:
         """A nested object, or None."""
         self._left.discard(key)

@@ -8,6 +8,7 @@ bounds on time and memory (`sandbox.py`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -32,6 +33,13 @@ BUILT_IN: Mapping[str, str] = {
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
     ),
 }
+# A loop over the parts of a message's content, which takes the text of each; a test of what it is.
+LOOPS = re.compile(
+    r"""for\s+(\w+)\s+in\s+\w+(?:\.content|\[['"]content['"]\])\s*(?:-?%\}|if\b)"""
+    r""".*?\b\1(?:\.text\b|\[['"]text['"]\])""",
+    re.DOTALL,
+)
+TESTS = re.compile(r"\bis\s+(?:not\s+)?(?:string|iterable|mapping|sequence)\b")
 NEEDS: Mapping[str, tuple[str, ...]] = {"chatml": ("<|im_start|>", "<|im_end|>")}
 
 Source = str | Mapping[str, str] | Sequence[Mapping[str, str]]
@@ -134,6 +142,8 @@ class ChatTemplate:
     def _run(self, name: str, talk: Conversation, messages: list[dict[str, Any]], opened: bool) -> str:
         from glassgear.text.template_budget import begin
 
+        if _reads_parts(self.sources[name]):
+            messages = [_in_parts(message) for message in messages]
         with _explained():
             begin(talk.size)
             return self._compiled[name].render(
@@ -168,6 +178,21 @@ class ChatTemplate:
         before, after = out[: out.rindex(mark)], out[out.rindex(mark) + len(mark) :]
         # A template that trims the message took away the space after the mark, too.
         return before if after.startswith(" ") else before.rstrip()
+
+
+def _reads_parts(source: str) -> bool:
+    """Whether a template takes contents as lists of parts and nothing else.
+
+    Given a text it would walk through its letters and find no part in them: an empty turn.
+    """
+    return LOOPS.search(source) is not None and TESTS.search(source) is None
+
+
+def _in_parts(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    return (
+        {**message, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else message
+    )
 
 
 def template_for(tokenizer: Tokenizer, template: str | None = None) -> ChatTemplate:

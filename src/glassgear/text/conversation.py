@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from glassgear.errors import SettingError, TemplateError
@@ -87,7 +87,7 @@ def make_conversation(
         SettingError: something isn't what it should be, or isn't plain data.
         TemplateError: a content that isn't text.
     """
-    if isinstance(messages, (str, bytes, Mapping)):
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         raise SettingError("messages must be a list of messages, each with a role and a content")
     checked = [_message(place, message) for place, message in enumerate(messages, 1)]
     if not checked:

@@ -155,19 +155,23 @@ def _folder(path: Path) -> Checkpoint:
 
     tensors = names.match(str(path), model, folder.tensors, names.HF_LLAMA, ignorable=ignorable)
     generation = folder.generation_config
-    ends = generation.get("eos_token_id", folder.config.get("eos_token_id"))
+    ends = generation.get("eos_token_id")
+    if ends is None:
+        ends = folder.config.get("eos_token_id")
     return Checkpoint(
         str(path), "folder", model, tensors, path,
-        end_ids=_ids(path, ends),
+        end_ids=_ids(path, ends, config.vocab),
         sampling=_sampling(generation),
     )  # fmt: skip
 
 
-def _ids(path: Path, value: Any) -> frozenset[int]:
+def _ids(path: Path, value: Any, vocab: int) -> frozenset[int]:
     """`eos_token_id` is a number, a list of numbers, or absent."""
     values = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
         raise FormatError(path, f"`eos_token_id` should be an id or a list of ids, found {value!r:.60}")
+    if strange := [v for v in values if not 0 <= v < vocab]:
+        raise FormatError(path, f"`eos_token_id` names id {strange[0]}, but the vocabulary has {vocab}")
     return frozenset(values)
 
 

@@ -94,3 +94,17 @@ def test_memory_that_is_no_file_is_left_alone() -> None:
     release(data)
     assert anonymous[:3] == b"abc"
     assert data.all()
+
+
+@pytest.mark.parametrize("type_name", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"])
+def test_products_of_tiny_scales_lose_nothing_in_16_bits(type_name: str) -> None:
+    kind, rng = TYPES[type_name], np.random.default_rng(1)
+    blocks = rng.integers(0, 256, 4096 * kind.nbytes, dtype=np.uint8).view(kind.layout).copy()
+    for name in {"scale", "minimum"} & set(kind.layout.names or ()):
+        blocks[name] = (2.0 ** rng.uniform(-24, -16, 4096)).astype(np.float16)
+    _, scales, minima = READERS[type_name](blocks)
+    for values in (scales, minima):
+        if values is not None:
+            small = values[(np.abs(values) < 2.0**-14) & (values != 0)]
+            assert small.size > 1000
+            assert np.array_equal(small.astype(np.float16).astype(np.float32), small)

@@ -76,6 +76,10 @@ def test_an_unknown_rope_key_is_named() -> None:
         ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, "`rope_scaling.low_freq_factor` is missing"),
         ({"rope_scaling": {"type": "linear"}}, "needs one above 0"),
         ({"rope_theta": -1.0}, "must be above 0"),
+        ({"rms_norm_eps": -1.0}, "`rms_norm_eps` is -1, outside 0 to 1"),
+        ({"rms_norm_eps": 1e300}, "outside 0 to 1"),
+        ({"num_key_value_heads": 3}, "^c: 32 query heads can't share 3"),
+        ({"head_dim": 7}, "^c: the rotary width is 7"),
     ],
 )
 def test_impossible_values_are_named(change: dict[str, Any], message: str) -> None:
@@ -86,6 +90,14 @@ def test_impossible_values_are_named(change: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (
+            {"rope_scaling": {"type": "default", "partial_rotary_factor": 0.5}},
+            "`partial_rotary_factor` is 0.5",
+        ),
+        ({"partial_rotary_factor": 0.5}, "`partial_rotary_factor` is 0.5"),
+        ({"sliding_window": 4}, "`sliding_window`"),
+        ({"sliding_window": 4, "use_sliding_window": True}, "`use_sliding_window` is True"),
+        ({"hidden_act": "gelu_new"}, "`hidden_act` is 'gelu_new'"),
         ({"hidden_act": "gelu"}, "`hidden_act` is 'gelu'; only 'silu'"),
         ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "RoPE scaling `longrope`"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "RoPE scaling `dynamic`"),
@@ -135,3 +147,29 @@ def test_gguf_yarn_keeps_llama_cpp_s_magnitude() -> None:
     scaling = from_gguf(GGUF | change, "m.gguf", vocab=100, tied=True).rope.scaling
     assert scaling is not None
     assert scaling.attention_factor == pytest.approx(1.2772589)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sliding_window": None},
+        {"sliding_window": 4, "use_sliding_window": False, "max_window_layers": 21},
+        {"partial_rotary_factor": 1.0},
+    ],
+)
+def test_a_window_that_is_off_changes_nothing(change: dict[str, Any]) -> None:
+    assert from_hf(LLAMA_3_8B | change, "c") == from_hf(LLAMA_3_8B, "c")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"llama.attention.head_count_kv": 3}, r"^m\.gguf: 8 query heads can't share 3"),
+        ({"llama.rope.dimension_count": 7}, r"^m\.gguf: the rotary width is 7"),
+        ({"llama.rope.dimension_count": 16}, r"^m\.gguf: the rotary width 16 is more than a head's 8"),
+        ({"llama.attention.layer_norm_rms_epsilon": 0.0}, "outside 0 to 1"),
+    ],
+)
+def test_gguf_sizes_that_do_not_fit_are_refused_with_the_file(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        from_gguf(GGUF | change, "m.gguf", vocab=100, tied=True)

@@ -20,7 +20,7 @@ from glassgear.weights.tensor import StoredTensor
 __all__ = ["Plan", "fill", "plan"]
 
 STRIP_VALUES = 1 << 19  # values that are worked on at a time
-HALF_MOST, HALF_LEAST = 65504.0, 2.0**-24 * 256  # what float16 holds, with 8 bits or more
+HALF_MOST = 65504.0  # the largest float16
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,11 @@ def _records(tensor: StoredTensor, first: int, last: int) -> NDArray[np.void]:
 
 
 def _fits_half(tensor: StoredTensor) -> bool:
-    """Whether the products of scales are floats that 16 bits hold well (they nearly always are)."""
+    """Whether the products of scales are floats that 16 bits hold (they nearly always are).
+
+    Only the large ones can fail. A float16 is a multiple of 2^-24, and so is an integer times
+    one: products that are subnormal in 16 bits are held without any error.
+    """
     if tensor.type not in ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS"):
         return True  # one float16 scale: kept as it is
     blocks = tensor.data.view(TYPES[tensor.type].layout)

@@ -85,6 +85,9 @@ def from_hf(config: Mapping[str, Any], path: str) -> LlamaConfig:
     s.ignore(IGNORED)
     s.only("hidden_act", "silu", "swish")
     s.only("rope_interleaved", False)
+    s.only("use_sliding_window", False)
+    if config.get("use_sliding_window") is False:  # a width that the flag turns off
+        s.ignore(["sliding_window", "max_window_layers"])
     dim, heads, context = (
         s.size("hidden_size"),
         s.size("num_attention_heads"),
@@ -101,7 +104,7 @@ def from_hf(config: Mapping[str, Any], path: str) -> LlamaConfig:
         head_dim=head_dim,
         vocab=s.size("vocab_size"),
         context=context,
-        eps=s.take("rms_norm_eps", float, 1e-6),
+        eps=s.epsilon("rms_norm_eps", 1e-6),
         rope=rope_from_hf(s, head_dim, context),
         tied=s.take("tie_word_embeddings", bool, False),
         attention_bias=bias,
@@ -109,7 +112,7 @@ def from_hf(config: Mapping[str, Any], path: str) -> LlamaConfig:
         mlp_bias=s.take("mlp_bias", bool, False),
     )
     s.finish()
-    return made
+    return _checked(made, path)
 
 
 def from_gguf(
@@ -151,7 +154,7 @@ def from_gguf(
         head_dim=head_dim,
         vocab=vocab,
         context=context,
-        eps=s.take("attention.layer_norm_rms_epsilon", float, 1e-5),
+        eps=s.epsilon("attention.layer_norm_rms_epsilon", 1e-5),
         rope=_gguf_rope(s, head_dim, context, rope_factors),
         tied=tied,
         attention_bias="attn_q.bias" in biases,
@@ -159,6 +162,17 @@ def from_gguf(
         mlp_bias="ffn_up.bias" in biases,
     )
     s.finish()
+    return _checked(made, path)
+
+
+def _checked(made: LlamaConfig, path: str) -> LlamaConfig:
+    """Refuse sizes that don't fit together, with the file they came from."""
+    if made.heads % made.kv_heads:
+        raise FormatError(
+            path, f"{made.heads} query heads can't share {made.kv_heads} key/value heads evenly"
+        )
+    if made.rope.dim > made.head_dim:
+        raise FormatError(path, f"the rotary width {made.rope.dim} is more than a head's {made.head_dim}")
     return made
 
 

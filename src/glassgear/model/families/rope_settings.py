@@ -12,11 +12,20 @@ from glassgear.model.settings import Settings
 __all__ = ["rope_from_gguf", "rope_from_hf"]
 
 
-def rope_from_hf(config: Settings, head_dim: int, context: int, *, theta: float = 10000.0) -> Rope:
+def rope_from_hf(
+    config: Settings, head_dim: int, context: int, *, theta: float = 10000.0, partly: bool = False
+) -> Rope:
     """The rotary settings of a `config.json`.
 
     Older files: `rope_theta` and `rope_scaling` (`type` or `rope_type`). Newer ones:
     `rope_parameters` that holds all of it.
+
+    Args:
+        config: the keys.
+        head_dim: width of a head.
+        context: trained length.
+        theta: the base where none is given.
+        partly: whether the family knows heads of which only a part turns.
     """
     old, new = config.mapping("rope_scaling"), config.mapping("rope_parameters")
     values: dict[str, Any] = {**(old or {}), **(new or {})}
@@ -27,13 +36,26 @@ def rope_from_hf(config: Settings, head_dim: int, context: int, *, theta: float 
     partial = inner.take("partial_rotary_factor", float, outer_partial)
     if not theta > 0:
         raise FormatError(config.path, f"`rope_theta` is {theta}; it must be above 0")
+    if partial != 1 and not partly:
+        raise UnsupportedError(
+            config.path,
+            f"`partial_rotary_factor` is {partial:g}, but models of this type turn whole heads "
+            "(transformers ignores the key for them)",
+        )
     if not 0 < partial <= 1:
         raise FormatError(config.path, f"`partial_rotary_factor` is {partial}, outside 0 to 1")
+    dim = _even(int(head_dim * partial), config.path)
     legacy = inner.take("type", str, None)
     kind = inner.take("rope_type", str, legacy or "default")
     scaling = _scaling(kind, inner, context)
     inner.finish()
-    return Rope(int(head_dim * partial), theta, scaling=scaling)
+    return Rope(dim, theta, scaling=scaling)
+
+
+def _even(dim: int, path: str) -> int:
+    if dim <= 0 or dim % 2:
+        raise FormatError(path, f"the rotary width is {dim}: it turns pairs, so it must be even")
+    return dim
 
 
 def _scaling(kind: str, s: Settings, context: int) -> RopeScaling | None:
@@ -80,7 +102,7 @@ def rope_from_gguf(config: Settings, head_dim: int, context: int, factors: tuple
         context: trained length.
         factors: the file's `rope_freqs.weight`, which divides the frequencies (Llama 3.1).
     """
-    dim = config.size("rope.dimension_count", head_dim)
+    dim = _even(config.size("rope.dimension_count", head_dim), config.path)
     theta = config.take("rope.freq_base", float, 10000.0)
     kind = config.take("rope.scaling.type", str, "none")
     old_linear = config.take("rope.scale_linear", float, 0.0)
