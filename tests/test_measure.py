@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -198,11 +199,44 @@ def test_the_report_has_every_figure(small: Path, monkeypatch: pytest.MonkeyPatc
     assert all(len(cell.seconds) == 2 for cell in found.cells)
     assert found.notes == ("prompts of 500 are left out: the context is 64",)
     assert found.types == {"F32": found.file_bytes}
-    assert found.bandwidth.share == pytest.approx(found.bandwidth.used / found.bandwidth.read)
+    assert len(found.bandwidth.samples) == 3
+    assert found.bandwidth.used > 0 and found.bandwidth.share > 0
     assert told
     written = json.loads(json.dumps(found.as_json()))
     assert written["cells"][1]["tokens_per_s"] == found.cells[1].rate
     assert written["backend"] == "reference"
+
+
+def test_the_share_compares_timings_next_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that halves its speed half-way leaves the share as it is."""
+    speed = iter([4.0, 2.0, 2.0])
+
+    class Reader:
+        def __init__(self, threads: int, nbytes: int = 0) -> None:
+            self.nbytes = nbytes
+
+        def bandwidth(self) -> float:
+            return 1000.0 * now[0]
+
+    now = [0.0]
+
+    @contextmanager
+    def decoding(backend: object, length: int) -> Iterator[Callable[[int], float]]:
+        def seconds(steps: int) -> float:
+            if steps > 1:
+                now[0] = next(speed)
+            return steps / (now[0] or 1)
+
+        yield seconds
+
+    monkeypatch.setattr(report, "MemoryReader", Reader)
+    monkeypatch.setattr(report, "decoding", decoding)
+    backend = Watched()
+    backend.weight_nbytes = 500  # type: ignore[attr-defined]
+    found = report._bandwidth(loaded(backend), measure.Settings(tokens=4, repeats=3), 1, lambda text: None)
+    assert found.samples == (4000.0, 2000.0, 2000.0)
+    assert found.share == 0.5
+    assert found.used == 1000.0
 
 
 def test_a_timing_that_takes_long_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

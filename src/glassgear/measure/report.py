@@ -79,7 +79,8 @@ class Bandwidth:
         read_same_size: over an array as large as the weights of one token, which caches may serve
             in part as they may serve the weights.
         used: weight bytes per token times tokens a second, one sequence.
-        share: `used` in parts of `read`.
+        share: weight bytes in parts of what was read in the same time, for timings next to each other;
+            caches that hold a part of a small model bring it above 1.
         samples: every measured `read`.
     """
 
@@ -211,5 +212,5 @@ def _bandwidth(model: LanguageModel, settings: Settings, threads: int, told: Tol
             rates.append(steps / seconds(steps))
             reads.append(large.bandwidth())
             reads_same.append(same.bandwidth())
-    used, read = needed * median(rates), median(reads)
-    return Bandwidth(read, median(reads_same), used, used / read, tuple(reads))
+    share = median(needed * rate / read for rate, read in zip(rates, reads, strict=True))
+    return Bandwidth(median(reads), median(reads_same), needed * median(rates), share, tuple(reads))
