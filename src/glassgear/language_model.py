@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from glassgear import arguments
 from glassgear.backends.base import Backend, Chunk
 from glassgear.errors import ContextFullError, SettingError, TokenizerError
 from glassgear.generate import Piece, Request, generate
-from glassgear.model.gears import Attention, Model
+from glassgear.model.gears import Attention, LatentAttention, Model, walk
 from glassgear.model.ledger import Ledger, ledger
 from glassgear.sampling import Sampler, Sampling, logprobs
 from glassgear.text.stops import stop_strings
@@ -80,9 +81,9 @@ class LanguageModel:
         self.context = context or checkpoint.model.context
         self._tokenizer = tokenizer
         self._template: ChatTemplate | None = None
-        if tokenizer is not None and tokenizer.vocab_size > self.gears.head.vocab:
+        if tokenizer is not None and tokenizer.vocab_size > self.gears.vocab:
             raise TokenizerError(
-                f"the tokenizer has {tokenizer.vocab_size:,} entries, the model {self.gears.head.vocab:,}: "
+                f"the tokenizer has {tokenizer.vocab_size:,} entries, the model {self.gears.vocab:,}: "
                 "they don't belong together"
             )
 
@@ -172,10 +173,27 @@ class LanguageModel:
         ids = self._checked(arguments.ids(ids))
         self.check_length(len(ids))
         if not ids:
-            return np.zeros((0, self.gears.head.vocab), np.float32)
+            return np.zeros((0, self.gears.vocab), np.float32)
         track = self.backend.open()
         try:
             return self.backend.step([Chunk(track, ids, "all")])[0]
+        finally:
+            self.backend.close(track)
+
+    def hidden(self, ids: Sequence[int], *, types: Sequence[int] | None = None) -> NDArray[np.float32]:
+        """Final hidden states, float32 [len(ids), dim]: what the head reads.
+
+        Args:
+            ids: the text.
+            types: token types, for models that have them; None: all 0.
+        """
+        ids = self._checked(arguments.ids(ids))
+        self.check_length(len(ids))
+        if not ids:
+            return np.zeros((0, self.gears.dim), np.float32)
+        track = self.backend.open()
+        try:
+            return self.backend.step([Chunk(track, ids, "all", types)], output="hidden")[0]
         finally:
             self.backend.close(track)
 
@@ -214,7 +232,7 @@ class LanguageModel:
         return np.concatenate(parts)[first - 1 :]
 
     def _checked(self, ids: list[int]) -> list[int]:
-        vocab = self.gears.head.vocab
+        vocab = self.gears.vocab
         for token in ids:
             if not 0 <= token < vocab:
                 raise SettingError(f"id {token} is outside the model's vocabulary, 0 to {vocab - 1}")
@@ -233,11 +251,12 @@ class LanguageModel:
 
     def __repr__(self) -> str:
         """What it is, in a line."""
-        gears, head = self.gears, self.gears.blocks[0].attention.gear if self.gears.blocks else None
-        heads = f", {head.heads} heads" if isinstance(head, Attention) else ""
+        gears = self.gears
+        every = (g for _, g in walk(gears) if isinstance(g, Attention | LatentAttention))
+        heads = "".join(f", {gear.heads} heads" for gear in islice(every, 1))
         return (
             f"<LanguageModel {self.checkpoint.path!r}: {gears.family}, {len(gears.blocks)} blocks, "
-            f"width {gears.embed.dim}{heads}, vocabulary {gears.head.vocab:,}, on {self.backend.name}>"
+            f"width {gears.dim}{heads}, vocabulary {gears.vocab:,}, on {self.backend.name}>"
         )
 
 

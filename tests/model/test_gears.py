@@ -15,7 +15,7 @@ def test_paths_name_every_gear_in_the_order_in_which_a_token_meets_them() -> Non
     assert paths == [
         "", "embed", "blocks.0", "blocks.0.attention_norm", "blocks.0.attention",
         "blocks.0.attention.query", "blocks.0.attention.key", "blocks.0.attention.value",
-        "blocks.0.attention.output", "blocks.0.attention.rope", "blocks.0.ffn_norm", "blocks.0.ffn",
+        "blocks.0.attention.rope", "blocks.0.attention.output", "blocks.0.ffn_norm", "blocks.0.ffn",
         "blocks.0.ffn.gate", "blocks.0.ffn.up", "blocks.0.ffn.down", "norm", "head",
     ]  # fmt: skip
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from glassgear.model.families.llama import from_hf, llama
+from glassgear.model.families.llama import config_from_hf, llama
 from glassgear.model.ledger import ledger
+from glassgear.model.settings import Settings
 from tests.models import tiny_config
 
 LLAMA_2_7B: dict[str, Any] = {
@@ -32,7 +33,7 @@ SMOLLM2_135M = LLAMA_2_7B | {
     ids=["llama-2-7b", "llama-3-8b", "smollm2-135m"],
 )
 def test_totals_of_published_models_from_their_config_alone(config: dict[str, Any], total: int) -> None:
-    assert ledger(llama(from_hf(config, "config.json"))).parameters == total
+    assert ledger(llama(config_from_hf(Settings(config, "config.json")))).parameters == total
 
 
 def test_rows_add_up_and_name_their_gear() -> None:
@@ -43,7 +44,7 @@ def test_rows_add_up_and_name_their_gear() -> None:
 
 
 def test_cache_holds_a_key_and_a_value_for_each_shared_head() -> None:
-    counted = ledger(llama(from_hf(LLAMA_3_8B, "config.json")), cache_bytes=2)
+    counted = ledger(llama(config_from_hf(Settings(LLAMA_3_8B, "config.json"))), cache_bytes=2)
     assert counted.kv_bytes_per_token == 2 * 32 * 8 * 128 * 2  # 131,072 bytes: 128 KiB a token
 
 

@@ -13,6 +13,7 @@ from glassgear.model.rope import (
     yarn_attention_factor,
     yarn_magnitude,
 )
+from glassgear.model.settings import Settings
 
 
 def test_unscaled_frequencies_fall_from_one_by_the_paper() -> None:
@@ -53,7 +54,7 @@ def test_scaled_frequencies_equal_transformers(scaling: dict[str, object], theta
     transformers = pytest.importorskip("transformers")
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    from glassgear.model.families.llama import from_hf
+    from glassgear.model.families.llama import config_from_hf
 
     config = transformers.LlamaConfig(
         hidden_size=256, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096,
@@ -61,7 +62,7 @@ def test_scaled_frequencies_equal_transformers(scaling: dict[str, object], theta
         rope_parameters={**scaling, "rope_theta": theta},
     )  # fmt: skip
     frequencies, factor = ROPE_INIT_FUNCTIONS[str(scaling["rope_type"])](config, "cpu")
-    rope = from_hf(config.to_dict(), "config.json").rope
+    rope = config_from_hf(Settings(config.to_dict(), "config.json")).rope
     assert inverse_frequencies(rope) == pytest.approx(frequencies.tolist(), rel=2e-6)
     assert attention_factor(rope) == pytest.approx(factor)
 

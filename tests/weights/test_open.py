@@ -240,12 +240,13 @@ def test_queries_and_keys_come_back_in_the_order_of_the_folder(tmp_path: Path) -
 
 def test_rope_factors_of_a_gguf_are_applied(tmp_path: Path) -> None:
     """llama.cpp's converter writes Llama 3.1's scaling as one factor for each pair."""
-    from glassgear.model.families.llama import from_hf
+    from glassgear.model.families.llama import config_from_hf
     from glassgear.model.gears import Rope
     from glassgear.model.rope import inverse_frequencies
+    from glassgear.model.settings import Settings
 
     model = make("llama3 rope")
-    rope = from_hf(model.config.to_dict(), "c").rope
+    rope = config_from_hf(Settings(model.config.to_dict(), "c")).rope
     plain = inverse_frequencies(Rope(rope.dim, rope.theta))
     factors = [a / b for a, b in zip(plain, inverse_frequencies(rope), strict=True)]
     assert max(factors) == pytest.approx(8.0) and min(factors) == 1.0

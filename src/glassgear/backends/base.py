@@ -15,12 +15,24 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glassgear.errors import ContextFullError, SettingError
 from glassgear.model.gears import Model
 
-__all__ = ["PAGE", "Backend", "Chunk", "Hook", "PageTable", "Track"]
+__all__ = [
+    "PAGE",
+    "Backend",
+    "Chunk",
+    "Hook",
+    "Output",
+    "PageTable",
+    "Track",
+    "check_chunks",
+    "wanted_rows",
+]
 
 PAGE = 64  # tokens in a page of the KV cache
 
+Output = Literal["logits", "hidden", "pooled"]
 Hook = Callable[[str, NDArray[np.float32]], NDArray[np.float32] | None]
 """Sees a value under its gear path; what it returns, if anything, takes the value's place."""
 
@@ -41,12 +53,41 @@ class Chunk:
     Attributes:
         track: the sequence they continue; its length is their first position.
         ids: the new ids, at least one.
-        logits: for which of them logits are wanted.
+        logits: for which of them output is wanted.
+        types: their token types, for models that have these; None: all 0.
     """
 
     track: Track
     ids: Sequence[int]
-    logits: Literal["last", "all", "none"] = "last"
+    logits: Literal["first", "last", "all", "none"] = "last"
+    types: Sequence[int] | None = None
+
+
+def wanted_rows(chunk: Chunk) -> NDArray[np.int64]:
+    """Which of a chunk's rows give output."""
+    count = len(chunk.ids)
+    rows = {"first": (0, 1), "last": (count - 1, count), "all": (0, count), "none": (0, 0)}
+    return np.arange(*rows[chunk.logits])
+
+
+def check_chunks(model: Model, chunks: Sequence[Chunk], output: Output) -> None:
+    """Refuse what a model can't do, before anything is computed.
+
+    Raises:
+        SettingError: output that it doesn't have, or a text in pieces where each token sees all others.
+        ContextFullError: more positions than a table of them holds.
+    """
+    if output == "logits" and model.head is None:
+        raise SettingError("this model has no head: it gives hidden states, not logits")
+    if output == "pooled" and model.pooler is None:
+        raise SettingError("this model has no pooler")
+    if not model.causal and any(chunk.track.length for chunk in chunks):
+        raise SettingError("a model whose tokens see later ones can't continue a text: give it whole")
+    if model.positions is not None:
+        longest = max((chunk.track.length + len(chunk.ids) for chunk in chunks), default=0)
+        room = model.positions.count - model.positions.offset
+        if longest > room:
+            raise ContextFullError(f"{longest:,} tokens, but the model knows {room:,} positions")
 
 
 class PageTable:
@@ -99,11 +140,19 @@ class Backend(Protocol):
         """End a sequence; its pages are free for others."""
         ...
 
-    def step(self, chunks: Sequence[Chunk], hook: Hook | None = None) -> list[NDArray[np.float32]]:
+    def step(
+        self, chunks: Sequence[Chunk], hook: Hook | None = None, output: Output = "logits"
+    ) -> list[NDArray[np.float32]]:
         """Run new tokens through the model and append them to their sequences.
 
+        Args:
+            chunks: new tokens, by sequence.
+            hook: sees values, and may change them.
+            output: `logits`; `hidden`: hidden states after the final norm instead; `pooled`:
+                what the pooler makes of the wanted rows (it is made for `first`).
+
         Returns:
-            For each chunk the wanted logits, float32 [rows, vocab]: 1 row for `last`, all
-            for `all`, 0 for `none`. A step that raises leaves every length as it was.
+            For each chunk the wanted rows, float32 [rows, vocab or dim]: 1 row for `first` and
+            `last`, all for `all`, 0 for `none`. A step that raises leaves every length as it was.
         """
         ...

@@ -84,6 +84,10 @@ class Settings:
                 self.path, f"`{self.prefix}{key}` is {value!r:.80}; only {wants} can be run"
             )
 
+    def is_false(self, key: str) -> bool:
+        """Whether a flag is there and off; the key still has to be accounted for."""
+        return self._values.get(key) is False
+
     def has(self, key: str) -> bool:
         """Whether the key is there and not null."""
         return self._values.get(key) is not None

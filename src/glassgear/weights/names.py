@@ -1,46 +1,28 @@
 """Foreign tensor names to gear paths.
 
-In: a tree and the tensors of a file. Out: a tensor for every parameter of the tree, with its
-shape checked, or an error that names what is missing, left over or misshapen.
+In: a tree, the tensors of a file and its family's table. Out: a tensor for every parameter of the
+tree, with its shape checked, or an error that names what is missing, left over or misshapen.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from glassgear.errors import FormatError
-from glassgear.model.gears import Model, tensors
+from glassgear.model.families.base import Names, Place, Rows, Stacked, Transposed
+from glassgear.model.gears import Model, Shape, tensors
 from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["GGUF_LLAMA", "HF_LLAMA", "match"]
+__all__ = ["Placed", "match", "without_prefix"]
 
-Names = Mapping[str, str]
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
+Placed = tuple[dict[str, StoredTensor], tuple[str, ...]]  # gear path -> tensor, and notices
 
-_GGUF_PARTS = {
-    "attn_norm": "attention_norm", "attn_q": "attention.query", "attn_k": "attention.key",
-    "attn_v": "attention.value", "attn_output": "attention.output", "ffn_norm": "ffn_norm",
-    "ffn_gate": "ffn.gate", "ffn_up": "ffn.up", "ffn_down": "ffn.down",
-}  # fmt: skip
-GGUF_LLAMA: Names = {
-    "token_embd.": "embed.",
-    "output_norm.": "norm.",
-    "output.": "head.",
-    **{f"blk.#.{theirs}.": f"blocks.#.{ours}." for theirs, ours in _GGUF_PARTS.items()},
-}
 
-_HF_PARTS = {
-    "input_layernorm": "attention_norm", "self_attn.q_proj": "attention.query",
-    "self_attn.k_proj": "attention.key", "self_attn.v_proj": "attention.value",
-    "self_attn.o_proj": "attention.output", "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn.gate", "mlp.up_proj": "ffn.up", "mlp.down_proj": "ffn.down",
-}  # fmt: skip
-HF_LLAMA: Names = {
-    "model.embed_tokens.": "embed.",
-    "model.norm.": "norm.",
-    "lm_head.": "head.",
-    **{f"model.layers.#.{theirs}.": f"blocks.#.{ours}." for theirs, ours in _HF_PARTS.items()},
-}
+def without_prefix(name: str, prefixes: Sequence[str]) -> str:
+    """A name as tables spell it: without the first of `prefixes` that it has."""
+    return next((name.removeprefix(p) for p in prefixes if name.startswith(p)), name)
 
 
 def match(
@@ -49,56 +31,147 @@ def match(
     found: Mapping[str, StoredTensor],
     names: Names,
     *,
-    ignorable: Callable[[str], bool] = lambda name: False,
-) -> dict[str, StoredTensor]:
+    skip: Callable[[str, Model], str | None] = lambda name, model: None,
+    prefix: str = "",
+) -> Placed:
     """Give every parameter of `model` its tensor.
 
     Args:
         path: the file or folder, for messages.
         model: the tree.
-        found: name in the file -> tensor.
-        names: foreign stem -> gear stem, `#` for a layer's number.
-        ignorable: names that say nothing about the model (buffers that can be computed).
+        found: name, as the table spells it -> tensor.
+        names: the table; see `families.base.Names`.
+        skip: of a tensor that belongs nowhere: None if that is an error, else a notice or "".
+        prefix: what the file puts before the table's names of layers, for messages.
 
     Raises:
         FormatError: a tensor is missing, has another shape, or belongs to nothing in the tree.
     """
     expected = tensors(model)
-    renamed, strangers = {}, []
+    placed: dict[str, StoredTensor] = {}
+    strangers, notices = [], dict[str, None]()
     for name, tensor in found.items():
-        ours = _rename(name, names)
-        if ours in expected:
-            renamed[ours] = tensor
-        elif not ignorable(name):
-            strangers.append(name)
-    back = {ours: theirs for theirs, ours in names.items()}
-    missing = [_rename(ours, back) or ours for ours in expected if ours not in renamed]
+        targets = _targets(name, names)
+        if targets is not None and any(t in expected or "*" in t for t in targets[1]):
+            _place(path, tensor, *targets, expected, placed)
+        elif (notice := skip(name, model)) is None:
+            strangers.append(tensor.name)
+        elif notice:
+            notices[notice] = None
+    missing = [ours for ours in expected if ours not in placed]
     if missing:
+        back = _backwards(names)
         raise FormatError(
-            path, f"lacks {_some(missing)}: the file is incomplete, or isn't the model it says it is"
+            path,
+            f"lacks {_some([_prefixed(prefix, back(ours)) for ours in missing])}: "
+            "the file is incomplete, or isn't the model it says it is",
         )
     if strangers:
         raise FormatError(path, f"holds tensors that the model it describes doesn't have: {_some(strangers)}")
     for ours, shape in expected.items():
-        if renamed[ours].shape != shape:
-            have = " x ".join(map(str, renamed[ours].shape))
-            need = " x ".join(map(str, shape))
+        if placed[ours].shape != shape:
             raise FormatError(
-                path, f"tensor `{renamed[ours].name}` is {have}; the model's sizes ask for {need}"
+                path,
+                f"tensor `{placed[ours].name}` is {_size(placed[ours].shape)}; "
+                f"the model's sizes ask for {_size(shape)}",
             )
-    return {ours: renamed[ours] for ours in expected}
+    return {ours: placed[ours] for ours in expected}, tuple(notices)
 
 
-def _rename(name: str, names: Names) -> str | None:
-    number = re.search(r"\.(\d+)\.", name)
-    generic = name[: number.start(1)] + "#" + name[number.end(1) :] if number else name
-    stem, _, leaf = generic.rpartition(".")
-    ours = names.get(stem + ".")
-    if ours is None:
-        return None
-    return ours.replace("#", number.group(1) if number else "#") + leaf
+def _targets(name: str, names: Names) -> tuple[Place, list[str]] | None:
+    """The rule for a name, and the gear paths it leads to; `*` where an axis numbers them."""
+    numbers = NUMBER.findall(name)
+    generic = NUMBER.sub("#", name)
+    place, leaf = names.get(generic), ""
+    if place is None:
+        stem, _, leaf = generic.rpartition(".")
+        place = names.get(stem + ".")
+    return None if place is None else (place, [_filled(t, numbers) + leaf for t in _stems(place)])
+
+
+def _stems(place: Place) -> Iterator[str]:
+    if isinstance(place, str):
+        yield place
+    elif isinstance(place, Rows):
+        yield from place.targets
+    else:
+        yield from _stems(place.target)
+
+
+def _filled(target: str, numbers: Sequence[str]) -> str:
+    """`blocks.#.ffn.up.` with the numbers of a name; a `#` too many, of a stacked axis, becomes `*`."""
+    left = iter(numbers)
+    return re.sub("#", lambda _: next(left, "*"), target)
+
+
+def _place(
+    path: str,
+    tensor: StoredTensor,
+    place: Place,
+    targets: Sequence[str],
+    expected: Mapping[str, Shape],
+    placed: dict[str, StoredTensor],
+) -> None:
+    """Enter a stored tensor, or its parts, under the paths it leads to."""
+    if isinstance(place, Stacked):
+        many = _count(targets[0], expected)
+        if not tensor.shape or tensor.shape[0] != many:
+            raise FormatError(path, f"tensor `{tensor.name}` is {_size(tensor.shape)}, not {many} in a stack")
+        for i in range(many):
+            one = [target.replace("*", str(i)) for target in targets]
+            _place(path, tensor.piece(i), place.target, one, expected, placed)
+    elif isinstance(place, Transposed):
+        turned = tensor.transposed() if len(tensor.shape) == 2 else tensor
+        _place(path, turned, place.target, targets, expected, placed)
+    elif isinstance(place, Rows):
+        sizes = [expected[t][0] if t in expected else 0 for t in targets]
+        if not tensor.shape or sum(sizes) != tensor.shape[0]:
+            raise FormatError(
+                path,
+                f"tensor `{tensor.name}` is {_size(tensor.shape)}; the model's sizes ask for {sum(sizes)} "
+                f"rows, {' + '.join(map(str, sizes))}",
+            )
+        first = 0
+        for target, size in zip(targets, sizes, strict=True):
+            placed[target] = tensor.part(first, size)
+            first += size
+    else:
+        if targets[0] in placed:
+            raise FormatError(path, f"holds `{placed[targets[0]].name}` and `{tensor.name}`, which are one")
+        placed[targets[0]] = tensor
+
+
+def _count(target: str, expected: Mapping[str, Shape]) -> int:
+    """How many tensors a starred path stands for."""
+    many = 0
+    while target.replace("*", str(many)) in expected:
+        many += 1
+    return many
+
+
+def _backwards(names: Names) -> Callable[[str], str]:
+    """From a gear path to the name that a file should have had."""
+    back = {stem: theirs for theirs, place in names.items() for stem in _stems(place)}
+
+    def name(ours: str) -> str:
+        numbers = NUMBER.findall(ours)
+        generic = NUMBER.sub("#", ours)
+        stem, _, leaf = generic.rpartition(".")
+        theirs = back.get(generic) or (back[stem + "."] + leaf if stem + "." in back else ours)
+        return _filled(theirs, numbers)
+
+    return name
+
+
+def _prefixed(prefix: str, name: str) -> str:
+    return prefix + name if NUMBER.search(name) else name
+
+
+def _size(shape: Shape) -> str:
+    return " x ".join(map(str, shape)) if shape else "a single value"
 
 
 def _some(items: list[str]) -> str:
+    items = list(dict.fromkeys(items))
     shown = ", ".join(f"`{item}`" for item in items[:4])
     return shown + (f" and {len(items) - 4} more" if len(items) > 4 else "")

@@ -6,7 +6,6 @@ own module; here its settings become a tree of gears and its tensors get their p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from glassgear.errors import FormatError, UnsupportedError
-from glassgear.model.families import llama
+from glassgear.model.families import by_gguf_type, by_hf_type
+from glassgear.model.families.base import Family, Found
+from glassgear.model.gears import Attention, Model, walk
+from glassgear.model.settings import Settings
 from glassgear.weights import llama2c, names
 from glassgear.weights.checkpoint import Checkpoint
 from glassgear.weights.mapped import HEAD_BYTES, foreign, map_file
@@ -22,8 +24,6 @@ from glassgear.weights.tensor import StoredTensor
 
 __all__ = ["open_checkpoint", "vocabulary_of"]
 
-HF_FAMILIES = ("llama",)
-GGUF_FAMILIES = ("llama",)
 UNKNOWN = "no model: its first bytes fit no format that is known here"
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
@@ -96,44 +96,51 @@ def _gguf(path: Path) -> Checkpoint:
     from glassgear.weights import gguf
 
     file = gguf.read(path)
-    family = file.metadata.get("general.architecture")
-    if family not in GGUF_FAMILIES:
+    kind = file.metadata.get("general.architecture")
+    family = by_gguf_type().get(kind) if isinstance(kind, str) else None
+    if family is None or family.from_gguf is None:
         raise UnsupportedError(
-            path, f"holds the architecture {family!r}; this version runs {', '.join(GGUF_FAMILIES)}"
+            path, f"holds the architecture {kind!r}; this version runs {_listed(by_gguf_type())}"
         )
-    found = dict(file.tensors)
-    embed, rope = found.get("token_embd.weight"), found.pop("rope_freqs.weight", None)
-    if embed is None or len(embed.shape) != 2:
-        trouble = "holds a vocabulary but no weights" if not found else "has no `token_embd.weight`"
-        raise FormatError(path, trouble)
-    config = llama.from_gguf(
-        file.metadata,
-        str(path),
-        vocab=embed.shape[0],
-        tied="output.weight" not in found,
-        biases=frozenset(name.split(".", 2)[2] for name in found if re.match(r"blk\.0\.\w+\.bias$", name)),
-        rope_factors=None if rope is None else tuple(rope.float32().reshape(-1).tolist()),
-    )
-    model = llama.llama(config)
-    tensors = names.match(str(path), model, found, names.GGUF_LLAMA)
-    if config.rope.pairing == "half":
-        tensors |= _unpermuted(tensors, config)
-    return Checkpoint(str(path), "gguf", model, tensors, file.metadata)
+    tensors = dict(file.tensors)
+    rope = tensors.pop("rope_freqs.weight", None)
+    if not tensors:
+        raise FormatError(path, "holds a vocabulary but no weights")
+    prefix = f"{kind}."
+    settings = {k.removeprefix(prefix): v for k, v in file.metadata.items() if k.startswith(prefix)}
+    factors = None if rope is None else tuple(rope.float32().reshape(-1).tolist())
+    model = family.from_gguf(Settings(settings, str(path), prefix), _found(tensors, factors))
+    placed, notices = names.match(str(path), model, tensors, family.gguf_names, skip=family.skip)
+    if family.gguf_interleaved:
+        placed |= _unpermuted(placed, model)
+    return Checkpoint(str(path), "gguf", model, placed, file.metadata, notices=notices)
 
 
-def _unpermuted(tensors: Mapping[str, StoredTensor], config: llama.LlamaConfig) -> dict[str, StoredTensor]:
+def _listed(kinds: Mapping[str, Family]) -> str:
+    return ", ".join(kinds)
+
+
+def _found(tensors: Mapping[str, StoredTensor], factors: tuple[float, ...] | None = None) -> Found:
+    return Found({name: tensor.shape for name, tensor in tensors.items()}, factors)
+
+
+def _unpermuted(tensors: Mapping[str, StoredTensor], model: Model) -> dict[str, StoredTensor]:
     """Rows of W_q and W_k back in the order of Hugging Face's files.
 
     llama.cpp's converter interleaves the two halves of every head, so that its rotation can
     pair neighbours. Only the order in which rows are read changes here; no weight is copied.
     """
     out = {}
-    for part, heads in (("query", config.heads), ("key", config.kv_heads)):
-        rows = np.arange(heads * config.head_dim, dtype=np.intp)
-        order = rows.reshape(heads, config.head_dim // 2, 2).swapaxes(1, 2).reshape(-1)
-        for path, tensor in tensors.items():
-            if f".attention.{part}." in path:
-                out[path] = tensor.reordered(order)
+    for path, gear in walk(model):
+        if not isinstance(gear, Attention) or gear.rope is None or gear.rope.pairing != "half":
+            continue
+        for part, heads in (("query", gear.heads), ("key", gear.kv_heads)):
+            rows = np.arange(heads * gear.head_dim, dtype=np.intp)
+            order = rows.reshape(heads, gear.head_dim // 2, 2).swapaxes(1, 2).reshape(-1)
+            for name in ("weight", "bias"):
+                full = f"{path}.{part}.{name}"
+                if full in tensors:
+                    out[full] = tensors[full].reordered(order)
     return out
 
 
@@ -141,27 +148,25 @@ def _folder(path: Path) -> Checkpoint:
     from glassgear.weights.folder import read_folder
 
     folder = read_folder(path)
-    family = folder.config.get("model_type")
-    if family not in HF_FAMILIES:
+    kind = folder.config.get("model_type")
+    family = by_hf_type().get(kind) if isinstance(kind, str) else None
+    if family is None or family.from_hf is None:
         raise UnsupportedError(
-            path, f"holds a model of type {family!r}; this version runs {', '.join(HF_FAMILIES)}"
+            path, f"holds a model of type {kind!r}; this version runs {_listed(by_hf_type())}"
         )
-    config = llama.from_hf(folder.config, str(path / "config.json"))
-    model = llama.llama(config)
-
-    def ignorable(name: str) -> bool:
-        # Tables that follow from the config, and the copy of a tied head.
-        return name.endswith("rotary_emb.inv_freq") or (config.tied and name == "lm_head.weight")
-
-    tensors = names.match(str(path), model, folder.tensors, names.HF_LLAMA, ignorable=ignorable)
+    tensors = {names.without_prefix(n, family.hf_prefixes): t for n, t in folder.tensors.items()}
+    model = family.from_hf(Settings(folder.config, str(path / "config.json")), _found(tensors))
+    prefix = next((p for p in family.hf_prefixes for n in folder.tensors if n.startswith(p)), "")
+    placed, notices = names.match(str(path), model, tensors, family.hf_names, skip=family.skip, prefix=prefix)
     generation = folder.generation_config
     ends = generation.get("eos_token_id")
     if ends is None:
         ends = folder.config.get("eos_token_id")
     return Checkpoint(
-        str(path), "folder", model, tensors, path,
-        end_ids=_ids(path, ends, config.vocab),
+        str(path), "folder", model, placed, path,
+        end_ids=_ids(path, ends, model.vocab),
         sampling=_sampling(generation),
+        notices=notices,
     )  # fmt: skip
 
 

@@ -72,6 +72,47 @@ class StoredTensor:
         """The same bytes, with logical row i taken from row `order[i]` of this tensor."""
         return replace(self, row_order=order if self.row_order is None else self.row_order[order])
 
+    def part(self, first: int, count: int) -> StoredTensor:
+        """Rows `first` to `first + count`, or so many entries of a vector, as a tensor of its own."""
+        rows = self.shape[0]
+        assert 0 <= first <= first + count <= rows
+        if self.row_order is not None:
+            return replace(
+                self, shape=(count, *self.shape[1:]), row_order=self.row_order[first : first + count]
+            )
+        size, scales = self.data.size // rows, self.scales
+        if scales is not None:
+            each = scales.size // rows
+            scales = scales[first * each : (first + count) * each]
+        return replace(
+            self,
+            shape=(count, *self.shape[1:]),
+            data=self.data[first * size : (first + count) * size],
+            scales=scales,
+        )
+
+    def piece(self, index: int) -> StoredTensor:
+        """One of the tensors that are stacked along the first axis."""
+        assert self.row_order is None
+        whole = self.part(index, 1)
+        return replace(whole, shape=self.shape[1:])
+
+    def transposed(self) -> StoredTensor:
+        """The matrix with rows and columns exchanged; a copy, so it takes memory.
+
+        Raises:
+            UnsupportedError: its values lie in blocks along a row.
+        """
+        kind = quant.TYPES.get(self.type)
+        if kind is None or kind.values != 1 or self.row_order is not None:
+            raise UnsupportedError(
+                self.file, f"tensor `{self.name}` is stored the other way round, which {self.type} can't be"
+            )
+        rows, columns = self.shape
+        size = self.data.size // (rows * columns)
+        turned = np.ascontiguousarray(self.data.reshape(rows, columns, size).swapaxes(0, 1))
+        return replace(self, shape=(columns, rows), data=turned.reshape(-1))
+
     def check_finite(self) -> None:
         """Refuse NaN and infinity, in the scales of quantised types and in the values of others.
 

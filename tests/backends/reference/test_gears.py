@@ -7,14 +7,18 @@ import pytest
 
 from glassgear.backends.reference.activation import ACTIVATIONS, gelu, gelu_tanh, sigmoid
 from glassgear.backends.reference.attention import causal_mask
-from glassgear.backends.reference.rms_norm import rms_norm
 from glassgear.backends.reference.rope import rotate, rotation
 from glassgear.backends.reference.softmax import softmax
-from glassgear.model.gears import Rope
+from glassgear.model.gears import RMSNorm, Rope
+from tests.backends.reference.support import run_gear
 
 
 def floats(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
+
+
+def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
+    return run_gear(RMSNorm(x.shape[-1], eps), x, {"weight": weight})
 
 
 @pytest.mark.parametrize(("eps", "out"), [(1e-5, 0.3015113), (1e-6, 0.7071068)])

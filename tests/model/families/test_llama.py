@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from glassgear.errors import FormatError, UnsupportedError
-from glassgear.model.families.llama import from_gguf, from_hf
+from glassgear.model.families.base import Found
+from glassgear.model.families.llama import LlamaConfig, config_from_gguf, config_from_hf
 from glassgear.model.gears import RopeScaling
+from glassgear.model.settings import Settings
 from tests.model.test_ledger import LLAMA_3_8B
 
 LLAMA3 = {
@@ -20,6 +22,18 @@ GGUF: dict[str, Any] = {
     "llama.feed_forward_length": 96, "llama.attention.head_count": 8, "llama.attention.head_count_kv": 2,
     "llama.context_length": 512, "llama.attention.layer_norm_rms_epsilon": 1e-5,
 }  # fmt: skip
+
+
+def from_hf(config: dict[str, Any], path: str) -> LlamaConfig:
+    return config_from_hf(Settings(config, path))
+
+
+def from_gguf(
+    metadata: dict[str, Any], path: str, vocab: int, rope_factors: tuple[float, ...] | None = None
+) -> LlamaConfig:
+    settings = {k.removeprefix("llama."): v for k, v in metadata.items() if k.startswith("llama.")}
+    found = Found({"token_embd.weight": (vocab, 64)}, rope_factors)
+    return config_from_gguf(Settings(settings, path, "llama."), found)
 
 
 @pytest.mark.parametrize(
@@ -109,20 +123,20 @@ def test_what_this_version_cannot_run_is_named(change: dict[str, Any], message: 
 
 
 def test_gguf_sizes_and_defaults() -> None:
-    config = from_gguf(GGUF, "m.gguf", vocab=100, tied=True)
+    config = from_gguf(GGUF, "m.gguf", vocab=100)
     assert (config.dim, config.heads, config.kv_heads, config.head_dim) == (64, 8, 2, 8)
     assert config.rope.theta == 10000.0 and config.rope.pairing == "half" and config.tied
 
 
 def test_gguf_factors_become_scaling() -> None:
-    config = from_gguf(GGUF, "m.gguf", vocab=100, tied=True, rope_factors=(1.0, 1.0, 2.0, 8.0))
+    config = from_gguf(GGUF, "m.gguf", vocab=100, rope_factors=(1.0, 1.0, 2.0, 8.0))
     assert config.rope.scaling == RopeScaling("factors", factors=(1.0, 1.0, 2.0, 8.0))
 
 
 @pytest.mark.parametrize("factors", [(1.0,), (1.0, 0.0, 1.0, 1.0)])
 def test_gguf_factors_that_do_not_fit_are_refused(factors: tuple[float, ...]) -> None:
     with pytest.raises(FormatError, match="rope_freqs"):
-        from_gguf(GGUF, "m.gguf", vocab=100, tied=True, rope_factors=factors)
+        from_gguf(GGUF, "m.gguf", vocab=100, rope_factors=factors)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +150,7 @@ def test_gguf_factors_that_do_not_fit_are_refused(factors: tuple[float, ...]) ->
 )
 def test_gguf_settings_that_cannot_be_run_are_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
-        from_gguf(GGUF | change, "m.gguf", vocab=100, tied=True)
+        from_gguf(GGUF | change, "m.gguf", vocab=100)
 
 
 def test_gguf_yarn_keeps_llama_cpp_s_magnitude() -> None:
@@ -144,7 +158,7 @@ def test_gguf_yarn_keeps_llama_cpp_s_magnitude() -> None:
         "llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 16.0,
         "llama.rope.scaling.original_context_length": 32,
     }  # fmt: skip
-    scaling = from_gguf(GGUF | change, "m.gguf", vocab=100, tied=True).rope.scaling
+    scaling = from_gguf(GGUF | change, "m.gguf", vocab=100).rope.scaling
     assert scaling is not None
     assert scaling.attention_factor == pytest.approx(1.2772589)
 
@@ -172,4 +186,4 @@ def test_a_window_that_is_off_changes_nothing(change: dict[str, Any]) -> None:
 )
 def test_gguf_sizes_that_do_not_fit_are_refused_with_the_file(change: dict[str, Any], message: str) -> None:
     with pytest.raises(FormatError, match=message):
-        from_gguf(GGUF | change, "m.gguf", vocab=100, tied=True)
+        from_gguf(GGUF | change, "m.gguf", vocab=100)

@@ -134,7 +134,7 @@ def flatten(
     at.mark("embed", buffers.x, (model.embed.dim,))
     for i, block in enumerate(model.blocks):
         path = f"blocks.{i}"
-        for residual in block.residuals:
+        for residual in block.steps:
             _residual(at, path, residual)
         at.mark(path, buffers.x, (model.embed.dim,))
     _head(at)

@@ -13,55 +13,47 @@ __all__ = ["KVCache"]
 
 
 class KVCache:
-    """For each attention gear two stores [pages, PAGE, kv_heads, head_dim].
+    """For each attention gear its stores [pages, PAGE, heads, width]: keys and values, or latents.
 
     Args:
-        layers: path of an attention gear -> (kv_heads, head_dim).
+        layers: path of an attention gear -> (heads, width) of each of its stores.
         dtype: float32, or float16 to halve it.
     """
 
-    def __init__(self, layers: Mapping[str, tuple[int, int]], dtype: DTypeLike = np.float32) -> None:
+    def __init__(
+        self, layers: Mapping[str, Sequence[tuple[int, int]]], dtype: DTypeLike = np.float32
+    ) -> None:
         self.dtype = np.dtype(dtype)
         self._stores = {
-            path: [np.zeros((0, PAGE, *shape), self.dtype) for _ in ("key", "value")]
-            for path, shape in layers.items()
+            path: [np.zeros((0, PAGE, *shape), self.dtype) for shape in shapes]
+            for path, shapes in layers.items()
         }
 
     @property
     def nbytes(self) -> int:
         """Bytes held now."""
-        return sum(store.nbytes for pair in self._stores.values() for store in pair)
+        return sum(store.nbytes for stores in self._stores.values() for store in stores)
 
     def grow(self, pages: int) -> None:
         """Make room for `pages` pages; doubling keeps the copying linear."""
-        for pair in self._stores.values():
-            have = len(pair[0])
+        for stores in self._stores.values():
+            have = len(stores[0])
             if pages > have:
                 more = max(pages, 2 * have) - have
-                for i, store in enumerate(pair):
-                    pair[i] = np.concatenate([store, np.zeros((more, *store.shape[1:]), self.dtype)])
+                for i, store in enumerate(stores):
+                    stores[i] = np.concatenate([store, np.zeros((more, *store.shape[1:]), self.dtype)])
 
-    def write(
-        self,
-        path: str,
-        pages: Sequence[int],
-        first: int,
-        key: NDArray[np.float32],
-        value: NDArray[np.float32],
-    ) -> None:
-        """Store rows [t, kv_heads, head_dim] at positions `first`, `first + 1`, ... of a sequence."""
-        position = np.arange(first, first + len(key))
+    def write(self, path: str, pages: Sequence[int], first: int, *rows: NDArray[np.float32]) -> None:
+        """Store rows [t, heads, width], for each store, at positions `first`, `first + 1`, ..."""
+        position = np.arange(first, first + len(rows[0]))
         page, slot = np.asarray(pages)[position // PAGE], position % PAGE
-        for store, rows in zip(self._stores[path], (key, value), strict=True):
-            store[page, slot] = rows
+        for store, new in zip(self._stores[path], rows, strict=True):
+            store[page, slot] = new
 
-    def read(
-        self, path: str, pages: Sequence[int], length: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Keys and values of the first `length` positions, float32 [S, kv_heads, head_dim]."""
+    def read(self, path: str, pages: Sequence[int], length: int) -> list[NDArray[np.float32]]:
+        """The first `length` positions of each store, float32 [S, heads, width]."""
         held = list(pages[: -(-length // PAGE)])
-        key, value = (
+        return [
             store[held].reshape(-1, *store.shape[2:])[:length].astype(np.float32, copy=False)
             for store in self._stores[path]
-        )
-        return key, value
+        ]

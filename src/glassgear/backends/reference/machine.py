@@ -8,20 +8,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from glassgear.backends.base import Chunk, Hook, PageTable, Track
-from glassgear.backends.reference import attention, block, embed, gated_ffn, head, linear, rms_norm
+from glassgear.backends.base import Chunk, Hook, Output, PageTable, Track, check_chunks, wanted_rows
+from glassgear.backends.reference import (
+    attention,
+    block,
+    bottleneck,
+    embed,
+    experts,
+    ffn,
+    gated_ffn,
+    head,
+    latent_attention,
+    linear,
+    norms,
+)
 from glassgear.backends.reference.cache import KVCache
 from glassgear.backends.reference.scope import Scope, Span, Step, Weights
 from glassgear.model.gears import (
+    FFN,
+    Affine,
     Attention,
+    BatchNorm,
     Block,
+    Bottleneck,
     Embed,
+    Experts,
     GatedFFN,
     Gear,
     Head,
+    LatentAttention,
+    LayerNorm,
+    LearnedPositions,
     Linear,
     Model,
+    Neighbours,
+    Pooler,
     RMSNorm,
+    Router,
+    ScaleNorm,
+    TokenTypes,
+    Transform,
     walk,
 )
 from glassgear.weights.tensor import StoredTensor
@@ -29,13 +55,27 @@ from glassgear.weights.tensor import StoredTensor
 __all__ = ["Reference"]
 
 TABLE: dict[type[Gear], Any] = {
+    Affine: norms.affine,
     Attention: attention.run,
+    BatchNorm: norms.batch_norm,
     Block: block.run,
+    Bottleneck: bottleneck.run,
     Embed: embed.run,
+    Experts: experts.run,
+    FFN: ffn.run,
     GatedFFN: gated_ffn.run,
     Head: head.run,
+    LatentAttention: latent_attention.run,
+    LayerNorm: norms.layer_norm,
+    LearnedPositions: embed.positions,
     Linear: linear.run,
-    RMSNorm: rms_norm.run,
+    Neighbours: embed.neighbours,
+    Pooler: head.pooler,
+    RMSNorm: norms.rms_norm,
+    Router: experts.router,
+    ScaleNorm: norms.scale_norm,
+    TokenTypes: embed.token_types,
+    Transform: head.transform,
 }
 
 AT_ONCE = 512  # tokens of one sequence in a pass: bounds the scores that are held
@@ -59,7 +99,7 @@ class Reference:
         self._weights = Weights(tensors)
         self._pages = PageTable()
         self._cache = KVCache(
-            {path: (g.kv_heads, g.head_dim) for path, g in walk(model) if isinstance(g, Attention)},
+            {path: _cached(g) for path, g in walk(model) if isinstance(g, Attention | LatentAttention)},
             cache_type,
         )
 
@@ -80,15 +120,21 @@ class Reference:
         """End a sequence."""
         self._pages.close(track)
 
-    def step(self, chunks: Sequence[Chunk], hook: Hook | None = None) -> list[NDArray[np.float32]]:
+    def step(
+        self, chunks: Sequence[Chunk], hook: Hook | None = None, output: Output = "logits"
+    ) -> list[NDArray[np.float32]]:
         """Run new tokens through the model; see `backends.base.Backend.step`."""
+        check_chunks(self.model, chunks, output)
         before = [chunk.track.length for chunk in chunks]
         out: list[list[NDArray[np.float32]]] = [[] for _ in chunks]
+        longest = max((len(c.ids) for c in chunks), default=0)
+        # Where a token sees later ones, all of them have to be there at once.
+        at_once = AT_ONCE if self.model.causal else max(1, longest)
         try:
-            for first in range(0, max((len(c.ids) for c in chunks), default=0), AT_ONCE):
+            for first in range(0, longest, at_once):
                 live = [i for i, chunk in enumerate(chunks) if len(chunk.ids) > first]
-                parts = [_part(chunks[i], first) for i in live]
-                for i, rows in zip(live, self._pass(parts, hook), strict=True):
+                parts = [_part(chunks[i], first, at_once) for i in live]
+                for i, rows in zip(live, self._pass(parts, hook, output), strict=True):
                     out[i].append(rows)
         except BaseException:
             for chunk, length in zip(chunks, before, strict=True):
@@ -96,18 +142,38 @@ class Reference:
             raise
         return [rows[0] if len(rows) == 1 else np.concatenate(rows) for rows in out]
 
-    def _pass(self, chunks: Sequence[Chunk], hook: Hook | None) -> list[NDArray[np.float32]]:
-        step = self._plan(chunks)
+    def _pass(self, chunks: Sequence[Chunk], hook: Hook | None, output: Output) -> list[NDArray[np.float32]]:
+        step, model = self._plan(chunks), self.model
         at = Scope("", self._weights, step, self._cache, TABLE, hook)
-        x = at.run("embed", self.model.embed, step.ids)  # type: ignore[arg-type]  # ids, not floats
-        for i, layer in enumerate(self.model.blocks):
+        x = self._input(at)
+        for i, layer in enumerate(model.blocks):
             x = at.run(f"blocks.{i}", layer, x)
-        x = at.run("norm", self.model.norm, x[step.wanted])
-        logits = at.run("head", self.model.head, x)
+        x = x[step.wanted]
+        if model.norm is not None:
+            x = at.run("norm", model.norm, x)
+        if output == "pooled":
+            assert model.pooler is not None
+            x = at.run("pooler", model.pooler, x)
+        elif output == "logits":
+            assert model.head is not None
+            x = x if model.transform is None else at.run("transform", model.transform, x)
+            x = at.run("head", model.head, x)
         for chunk in chunks:
             chunk.track.length += len(chunk.ids)
         counts = [_wanted(chunk) for chunk in chunks]
-        return np.split(logits, np.cumsum(counts)[:-1]) if chunks else []
+        return np.split(x, np.cumsum(counts)[:-1]) if chunks else []
+
+    def _input(self, at: Scope) -> NDArray[np.float32]:
+        """What enters the first block: [T, dim]."""
+        model, step = self.model, at.step
+        x = at.run("embed", model.embed, step.ids)
+        if model.neighbours is not None:
+            x = at.run("neighbours", model.neighbours, x)
+        if model.positions is not None:
+            x = x + at.run("positions", model.positions, step.positions)
+        if model.token_types is not None:
+            x = x + at.run("token_types", model.token_types, step.types)
+        return x if model.embed_norm is None else at.run("embed_norm", model.embed_norm, x)
 
     def _plan(self, chunks: Sequence[Chunk]) -> Step:
         spans, positions, wanted, row = [], [], [], 0
@@ -117,19 +183,30 @@ class Reference:
             self._pages.reserve(chunk.track, first + count)
             spans.append(Span(row, row + count, tuple(chunk.track.pages)))
             positions.append(np.arange(first, first + count))
-            wanted.append(np.arange(row + count - _wanted(chunk), row + count))
+            wanted.append(row + wanted_rows(chunk))
             row += count
         self._cache.grow(self._pages.count)
         ids = np.concatenate([np.asarray(chunk.ids, np.int64) for chunk in chunks])
-        return Step(ids, np.concatenate(positions), tuple(spans), np.concatenate(wanted))
+        types = np.concatenate([_types(chunk) for chunk in chunks])
+        return Step(ids, np.concatenate(positions), types, tuple(spans), np.concatenate(wanted))
 
 
-def _part(chunk: Chunk, first: int) -> Chunk:
+def _cached(gear: Attention | LatentAttention) -> list[tuple[int, int]]:
+    """Heads and width of what the cache holds of a token: keys and values, or one latent."""
+    return [(gear.kv_heads, gear.head_dim)] * 2 if isinstance(gear, Attention) else [(1, gear.cache_dim)]
+
+
+def _part(chunk: Chunk, first: int, count: int) -> Chunk:
     """The piece of a chunk that one pass takes; only its last piece yields a `last` row."""
-    stop = first + AT_ONCE
+    stop = first + count
     early = chunk.logits == "last" and stop < len(chunk.ids)
-    return Chunk(chunk.track, chunk.ids[first:stop], "none" if early else chunk.logits)
+    types = None if chunk.types is None else chunk.types[first:stop]
+    return Chunk(chunk.track, chunk.ids[first:stop], "none" if early else chunk.logits, types)
+
+
+def _types(chunk: Chunk) -> NDArray[np.int64]:
+    return np.zeros(len(chunk.ids), np.int64) if chunk.types is None else np.asarray(chunk.types, np.int64)
 
 
 def _wanted(chunk: Chunk) -> int:
-    return {"none": 0, "last": 1, "all": len(chunk.ids)}[chunk.logits]
+    return len(wanted_rows(chunk))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,11 +59,12 @@ class Step:
 
     ids: NDArray[np.int64]
     positions: NDArray[np.int64]
+    types: NDArray[np.int64]  # token types
     spans: tuple[Span, ...]
-    wanted: NDArray[np.int64]  # rows whose logits are asked for
+    wanted: NDArray[np.int64]  # rows whose output is asked for
 
 
-Run = Callable[[Gear, Floats, "Scope"], Floats]
+Run = Callable[..., Floats]  # (gear, x, scope) -> y
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +87,17 @@ class Scope:
         """A parameter tensor of this gear."""
         return self.weights[f"{self.path}.{name}"]
 
-    def run(self, part: str, gear: Gear, x: Floats) -> Floats:
-        """Run a part of this gear on `x`; its output is seen under the part's path."""
+    def run(self, part: str, gear: Gear, x: NDArray[Any], **more: Any) -> Floats:
+        """Run a part of this gear on `x`; its output is seen under the part's path.
+
+        Args:
+            part: its name.
+            gear: what it is.
+            x: its input: rows of floats, or ids and the like for tables.
+            **more: what some gears take beside these.
+        """
         at = self(part)
-        return at.see("", self.table[type(gear)](gear, x, at))
+        return at.see("", self.table[type(gear)](gear, x, at, **more))
 
     def see(self, name: str, value: Floats) -> Floats:
         """Show a value to the hook; the hook's answer, if any, takes its place."""

@@ -1,1 +1,20 @@
-"""Families: each turns a published config into a tree of gears."""
+"""The families that are known: published kinds of models, each a file that tells how it is spelled."""
+
+from __future__ import annotations
+
+from glassgear.model.families import llama
+from glassgear.model.families.base import Family
+
+__all__ = ["FAMILIES", "by_gguf_type", "by_hf_type"]
+
+FAMILIES: tuple[Family, ...] = (llama.FAMILY,)
+
+
+def by_hf_type() -> dict[str, Family]:
+    """`model_type` of a config.json -> family."""
+    return {kind: family for family in FAMILIES for kind in family.hf_types}
+
+
+def by_gguf_type() -> dict[str, Family]:
+    """`general.architecture` of a GGUF -> family."""
+    return {kind: family for family in FAMILIES for kind in family.gguf_types}

@@ -6,11 +6,10 @@ Sources: Touvron et al. 2023 (LLaMA; Llama 2), Dubey et al. 2024 (Llama 3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from glassgear.errors import FormatError
+from glassgear.model.families.base import IGNORED, Family, Found, quotient, table
 from glassgear.model.families.rope_settings import rope_from_gguf, rope_from_hf
 from glassgear.model.gears import (
     Attention,
@@ -25,7 +24,7 @@ from glassgear.model.gears import (
 )
 from glassgear.model.settings import Settings
 
-__all__ = ["LlamaConfig", "from_gguf", "from_hf", "llama"]
+__all__ = ["FAMILY", "GGUF_NAMES", "HF_NAMES", "LlamaConfig", "llama", "skip"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def llama(c: LlamaConfig) -> Model:
         rope=c.rope, bias=c.attention_bias, output_bias=c.output_bias,
     )  # fmt: skip
     ffn = GatedFFN.build(c.dim, c.hidden, activation="silu", bias=c.mlp_bias)
-    block = Block(Residual(RMSNorm(c.dim, c.eps), attention), Residual(RMSNorm(c.dim, c.eps), ffn))
+    block = Block((Residual(RMSNorm(c.dim, c.eps), attention), Residual(RMSNorm(c.dim, c.eps), ffn)))
     return Model(
         Embed(c.vocab, c.dim),
         (block,) * c.layers,
@@ -66,34 +65,24 @@ def llama(c: LlamaConfig) -> Model:
     )
 
 
-# Keys of config.json that don't enter the forward pass.
-IGNORED = (
-    "_name_or_path", "architectures", "attention_dropout", "auto_map", "bos_token_id", "dtype",
-    "eos_token_id", "id2label", "initializer_range",
-    "is_encoder_decoder", "is_llama_config", "label2id", "model_type",
-    "output_attentions", "output_hidden_states", "pad_token_id", "problem_type", "return_dict",
-    "torch_dtype", "transformers.js_config", "transformers_version", "unsloth_fixed", "unsloth_version",
-    "use_cache", "chunk_size_feed_forward", "hidden_dropout", "unk_token_id", "pretraining_tp",
-    "_flash_attn_2_enabled", "_attn_implementation", "_attn_implementation_autoset", "quantization_map",
-    "max_length", "min_length", "do_sample", "temperature", "top_k", "top_p", "repetition_penalty",
-)  # fmt: skip
+def from_hf(s: Settings, found: Found) -> Model:
+    """The model of a Hugging Face `config.json`. Every key is used, ignorable, or an error."""
+    return llama(config_from_hf(s))
 
 
-def from_hf(config: Mapping[str, Any], path: str) -> LlamaConfig:
-    """The sizes in a Hugging Face `config.json`. Every key is used, ignorable, or an error."""
-    s = Settings(config, path)
+def config_from_hf(s: Settings) -> LlamaConfig:
+    """The sizes in a Hugging Face `config.json`."""
     s.ignore(IGNORED)
     s.only("hidden_act", "silu", "swish")
     s.only("rope_interleaved", False)
     s.only("use_sliding_window", False)
-    if config.get("use_sliding_window") is False:  # a width that the flag turns off
-        s.ignore(["sliding_window", "max_window_layers"])
+    s.ignore(["sliding_window", "max_window_layers"] if s.is_false("use_sliding_window") else [])
     dim, heads, context = (
         s.size("hidden_size"),
         s.size("num_attention_heads"),
         s.size("max_position_embeddings", 2048),
     )
-    head_dim = s.size("head_dim") if s.has("head_dim") else _quotient(dim, heads, path)
+    head_dim = s.size("head_dim") if s.has("head_dim") else quotient(dim, heads, s.path)
     bias = s.take("attention_bias", bool, False)
     made = LlamaConfig(
         dim=dim,
@@ -112,35 +101,20 @@ def from_hf(config: Mapping[str, Any], path: str) -> LlamaConfig:
         mlp_bias=s.take("mlp_bias", bool, False),
     )
     s.finish()
-    return _checked(made, path)
+    return _checked(made, s.path)
 
 
-def from_gguf(
-    metadata: Mapping[str, Any],
-    path: str,
-    *,
-    vocab: int,
-    tied: bool,
-    biases: frozenset[str] = frozenset(),
-    rope_factors: tuple[float, ...] | None = None,
-) -> LlamaConfig:
-    """The sizes in GGUF metadata of architecture `llama`.
+def from_gguf(s: Settings, found: Found) -> Model:
+    """The model of GGUF metadata of architecture `llama`."""
+    return llama(config_from_gguf(s, found))
 
-    Args:
-        metadata: every key of the file.
-        path: the file, for messages.
-        vocab: rows of the embedding table (`llama.vocab_size` may be absent).
-        tied: whether the file holds no output matrix.
-        biases: names of the bias tensors of layer 0, such as `attn_q.bias`.
-        rope_factors: its `rope_freqs.weight`, if it has one.
-    """
-    prefix = "llama."
-    s = Settings(
-        {k.removeprefix(prefix): v for k, v in metadata.items() if k.startswith(prefix)}, path, prefix
-    )
+
+def config_from_gguf(s: Settings, found: Found) -> LlamaConfig:
+    """The sizes in GGUF metadata, and in which tensors there are."""
+    vocab = found.rows("token_embd.weight", s.path)
     dim, heads, context = s.size("embedding_length"), s.size("attention.head_count"), s.size("context_length")
     explicit = s.has("attention.key_length")
-    head_dim = s.size("attention.key_length") if explicit else _quotient(dim, heads, path)
+    head_dim = s.size("attention.key_length") if explicit else quotient(dim, heads, s.path)
     s.only("attention.value_length", head_dim)
     s.only("vocab_size", vocab)
     s.only("expert_count", 0)
@@ -155,14 +129,14 @@ def from_gguf(
         vocab=vocab,
         context=context,
         eps=s.epsilon("attention.layer_norm_rms_epsilon", 1e-5),
-        rope=_gguf_rope(s, head_dim, context, rope_factors),
-        tied=tied,
-        attention_bias="attn_q.bias" in biases,
-        output_bias="attn_output.bias" in biases,
-        mlp_bias="ffn_up.bias" in biases,
+        rope=_gguf_rope(s, head_dim, context, found.rope_factors),
+        tied=not found.has("output.weight"),
+        attention_bias=found.has("blk.0.attn_q.bias"),
+        output_bias=found.has("blk.0.attn_output.bias"),
+        mlp_bias=found.has("blk.0.ffn_up.bias"),
     )
     s.finish()
-    return _checked(made, path)
+    return _checked(made, s.path)
 
 
 def _checked(made: LlamaConfig, path: str) -> LlamaConfig:
@@ -183,7 +157,40 @@ def _gguf_rope(s: Settings, head_dim: int, context: int, factors: tuple[float, .
     return rope if rope.dim == head_dim else replace(rope, pairing="interleaved")
 
 
-def _quotient(dim: int, heads: int, path: str) -> int:
-    if dim % heads:
-        raise FormatError(path, f"width {dim} doesn't divide by {heads} heads, and no head width is given")
-    return dim // heads
+def skip(name: str, model: Model) -> str | None:
+    """Tables that follow from the config, and the copy of a tied head."""
+    tied = model.head is not None and model.head.tied
+    return "" if name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight") else None
+
+
+GGUF_NAMES = table(
+    "blk.#.",
+    {
+        "attn_norm": "attention_norm", "attn_q": "attention.query", "attn_k": "attention.key",
+        "attn_v": "attention.value", "attn_output": "attention.output", "ffn_norm": "ffn_norm",
+        "ffn_gate": "ffn.gate", "ffn_up": "ffn.up", "ffn_down": "ffn.down",
+    },
+    {"token_embd.": "embed.", "output_norm.": "norm.", "output.": "head."},
+)  # fmt: skip
+HF_NAMES = table(
+    "layers.#.",
+    {
+        "input_layernorm": "attention_norm", "self_attn.q_proj": "attention.query",
+        "self_attn.k_proj": "attention.key", "self_attn.v_proj": "attention.value",
+        "self_attn.o_proj": "attention.output", "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn.gate", "mlp.up_proj": "ffn.up", "mlp.down_proj": "ffn.down",
+    },
+    {"embed_tokens.": "embed.", "norm.": "norm.", "lm_head.": "head."},
+)  # fmt: skip
+
+FAMILY = Family(
+    "llama",
+    hf_types=("llama",),
+    from_hf=from_hf,
+    hf_names=HF_NAMES,
+    gguf_types=("llama",),
+    from_gguf=from_gguf,
+    gguf_names=GGUF_NAMES,
+    gguf_interleaved=True,
+    skip=skip,
+)
