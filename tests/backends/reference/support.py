@@ -24,6 +24,15 @@ def stored(name: str, values: NDArray[Any]) -> StoredTensor:
     return StoredTensor(name, "F32", flat.shape, flat.reshape(-1).view(np.uint8), "memory")
 
 
+def place(weights: Mapping[str, NDArray[Any]], count: int, hook: Hook | None = None) -> Scope:
+    """The place `gear` in a running model with one sequence of `count` tokens; parameters by path below it."""
+    held = Weights({f"gear.{name}": stored(name, value) for name, value in weights.items()})
+    rows = np.arange(count)
+    pages = tuple(range(-(-count // PAGE)))
+    step = Step(rows, rows, np.zeros(count, np.int64), (Span(0, count, pages),), rows)
+    return Scope("gear", held, step, KVCache({}), TABLE, hook)
+
+
 def run_gear(
     gear: Gear, x: NDArray[Any], weights: Mapping[str, NDArray[Any]] | None = None, hook: Hook | None = None
 ) -> Floats:
@@ -35,9 +44,4 @@ def run_gear(
         weights: its parameters by path below it, such as `up.weight`.
         hook: sees values.
     """
-    held = Weights({f"gear.{name}": stored(name, value) for name, value in (weights or {}).items()})
-    count = len(x)
-    rows = np.arange(count)
-    pages = tuple(range(-(-count // PAGE)))
-    step = Step(rows, rows, np.zeros(count, np.int64), (Span(0, count, pages),), rows)
-    return TABLE[type(gear)](gear, x, Scope("gear", held, step, KVCache({}), TABLE, hook))
+    return TABLE[type(gear)](gear, x, place(weights or {}, len(x), hook))

@@ -15,30 +15,34 @@ Floats = NDArray[np.float32]
 
 def rms_norm(gear: RMSNorm, x: Floats, at: Scope) -> Floats:
     """X / sqrt(mean(x^2) + eps) * (offset + weight): [..., dim] -> the same (Zhang & Sennrich 2019)."""
-    mean_square = np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32)
+    mean_square: Floats = np.mean(x * x, axis=-1, keepdims=True, dtype=np.float32)
+    root: Floats = np.sqrt(mean_square + np.float32(gear.eps))
     weight = at.weight()
     if gear.offset:
         weight = np.float32(gear.offset) + weight
-    return x / np.sqrt(mean_square + np.float32(gear.eps)) * weight
+    return x / root * weight
 
 
 def layer_norm(gear: LayerNorm, x: Floats, at: Scope) -> Floats:
     """(x - mean) / sqrt(variance + eps) * weight + bias: [..., dim] -> the same (Ba et al. 2016)."""
-    centred = x - np.mean(x, axis=-1, keepdims=True, dtype=np.float32)
-    variance = np.mean(centred * centred, axis=-1, keepdims=True, dtype=np.float32)
-    y = centred / np.sqrt(variance + np.float32(gear.eps)) * at.weight()
+    mean: Floats = np.mean(x, axis=-1, keepdims=True, dtype=np.float32)
+    centred = x - mean
+    variance: Floats = np.mean(centred * centred, axis=-1, keepdims=True, dtype=np.float32)
+    spread: Floats = np.sqrt(variance + np.float32(gear.eps))
+    y = centred / spread * at.weight()
     return y + at.weight("bias") if gear.bias else y
 
 
 def scale_norm(gear: ScaleNorm, x: Floats, at: Scope) -> Floats:
     """G x / max(|x|, eps): [..., dim] -> the same (Nguyen & Salazar 2019)."""
-    length = np.sqrt(np.sum(x * x, axis=-1, keepdims=True, dtype=np.float32))
-    return at.weight() * x / np.maximum(length, np.float32(gear.eps))
+    length: Floats = np.sqrt(np.sum(x * x, axis=-1, keepdims=True, dtype=np.float32))
+    divisor: Floats = np.maximum(length, np.float32(gear.eps))
+    return at.weight() * x / divisor
 
 
 def batch_norm(gear: BatchNorm, x: Floats, at: Scope) -> Floats:
     """(x - mean) / sqrt(variance + eps) * weight + bias, with the statistics that are stored."""
-    spread = np.sqrt(at.weight("variance") + np.float32(gear.eps))
+    spread: Floats = np.sqrt(at.weight("variance") + np.float32(gear.eps))
     return (x - at.weight("mean")) / spread * at.weight() + at.weight("bias")
 
 
