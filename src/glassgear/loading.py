@@ -18,19 +18,21 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "load_tokenizer"]
 
-BACKENDS = ("cpu", "reference")
+BACKENDS = ("cpu", "reference", "torch")
 MOST_THREADS = 1024
 
 
 def load(
     path_or_name: str | os.PathLike[str],
     tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
-    backend: Literal["cpu", "reference"] = "cpu",
+    backend: Literal["cpu", "reference", "torch"] = "cpu",
     threads: int | None = None,
     *,
     context: int | None = None,
     cache_type: Literal["f32", "f16"] | None = None,
     on_compile: Callable[[str], None] | None = None,
+    device: str | None = None,
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None,
 ) -> LanguageModel:
     """Load a model.
 
@@ -38,12 +40,15 @@ def load(
         path_or_name: a GGUF file, a llama2.c `.bin`, a Hugging Face folder, or a name that
             `glassgear list` shows.
         tokenizer: another tokenizer than the model's own: a file, or one already loaded.
-        backend: what runs the model: `cpu` at the machine's speed, `reference` in NumPy float32.
+        backend: what runs the model: `cpu` at the machine's speed, `reference` in NumPy float32,
+            `torch` in PyTorch (`pip install "glassgear[torch]"`).
         threads: how many CPU threads; None: the backend's choice.
         context: most tokens of a sequence; None: as many as the model was trained for.
         cache_type: `f32` or `f16` keys and values; None: the backend's choice.
         on_compile: is told in a line when kernels have to be compiled first, which takes some
             seconds once on a machine.
+        device: of the torch backend: `cpu`, `cuda`, `cuda:1`, ...
+        dtype: of the torch backend: what weights and values are computed in; None: float32.
 
     Raises:
         GlassgearError: nothing there, damaged, or not supported; the message says which.
@@ -66,7 +71,7 @@ def load(
         found = tokenizer
     else:
         raise SettingError(f"tokenizer must be a path or a tokenizer, found {tokenizer!r:.60}")
-    runner = _backend(backend, checkpoint, threads, cache_type, on_compile)
+    runner = _backend(backend, checkpoint, threads, cache_type, on_compile, device, dtype)
     return LanguageModel(checkpoint, runner, found, context=context)
 
 
@@ -76,13 +81,15 @@ def _backend(
     threads: int | None,
     cache_type: str | None,
     on_compile: Callable[[str], None] | None,
+    device: str | None = None,
+    dtype: str | None = None,
 ) -> Backend:
-    if name == "torch":
-        raise SettingError("this version has no torch backend yet: cpu and reference run models")
     if name not in BACKENDS:
         raise SettingError(f"no backend is called {name!r}: choose one of {', '.join(BACKENDS)}")
     if cache_type not in (None, "f32", "f16"):
         raise SettingError(f"cache type {cache_type!r} is neither f32 nor f16")
+    if name != "torch" and (device or dtype):
+        raise SettingError(f"device and dtype are for the torch backend, not for {name}")
     for tensor in checkpoint.tensors.values():
         tensor.check_finite()
     width = {"f32": "float32", "f16": "float16", None: None}[cache_type]
@@ -92,9 +99,24 @@ def _backend(
         return CPU(
             checkpoint.model, checkpoint.tensors, cache_type=width, threads=threads, on_compile=on_compile
         )
+    if name == "torch":
+        return _torch(checkpoint, threads, device, dtype)
     from glassgear.backends.reference import Reference
 
     return Reference(checkpoint.model, checkpoint.tensors, cache_type=width or "float32")
+
+
+def _torch(checkpoint: Checkpoint, threads: int | None, device: str | None, dtype: str | None) -> Backend:
+    try:
+        from glassgear.backends.torch import Torch
+    except ImportError as trouble:
+        if trouble.name != "torch":
+            raise
+        raise SettingError('this needs PyTorch: pip install "glassgear[torch]"') from trouble
+    return Torch(
+        checkpoint.model, checkpoint.tensors,
+        device=device or "cpu", dtype=dtype or "float32", threads=threads,
+    )  # fmt: skip
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
