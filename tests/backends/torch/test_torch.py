@@ -74,7 +74,7 @@ def test_a_hook_sees_what_it_sees_in_the_reference(name: str) -> None:
             assert mine.shape == theirs.shape, path
             assert np.array_equal(np.isfinite(mine), finite), path
             error = np.abs(mine[finite] - theirs[finite]).max()
-            assert error <= 2e-5 * max(1, np.abs(theirs[finite]).max()), path
+            assert error <= 1e-4 * max(1, np.abs(theirs[finite]).max()), path
 
 
 def test_a_hook_changes_what_comes_after() -> None:
