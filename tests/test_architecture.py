@@ -18,8 +18,10 @@ LEVELS = (
     ("model",),
     ("weights", "text"),
     ("backends", "sampling", "sampling_settings", "llama2c_sampling"),
-    ("generate", "language_model", "loading", "measure"),
-    ("trace", "lab", "train", "serve"),
+    ("generate",),
+    ("trace",),
+    ("language_model", "loading", "measure"),
+    ("lab", "train", "serve"),
     ("cli", "__main__"),
 )
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}

@@ -20,7 +20,7 @@ from glassgear.sampling import logprobs
 from glassgear.text.base import Tokenizer
 from glassgear.text.stream import TextStream
 
-__all__ = ["FinishReason", "Piece", "Request", "TokenLogprob", "generate"]
+__all__ = ["Chooser", "FinishReason", "Piece", "Request", "TokenLogprob", "generate"]
 
 FinishReason = Literal["stop", "length", "context"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassgear import arguments
-from glassgear.backends.base import Backend, Chunk
+from glassgear.backends.base import Backend, Chunk, Hook
 from glassgear.errors import ContextFullError, SettingError, TokenizerError
 from glassgear.generate import Piece, Request, generate
 from glassgear.model.gears import Attention, LatentAttention, Model, walk
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from glassgear.sampling import LogitsHook
     from glassgear.text.base import Tokenizer
     from glassgear.text.chat import ChatTemplate
+    from glassgear.trace.trace import Trace
 
 __all__ = ["LanguageModel", "Score", "Session"]
 
@@ -196,6 +197,52 @@ class LanguageModel:
             return self.backend.step([Chunk(track, ids, "all", types)], output="hidden")[0]
         finally:
             self.backend.close(track)
+
+    def trace(
+        self,
+        prompt: str | Sequence[int] | None = None,
+        *,
+        max_tokens: int = 0,
+        select: str | Sequence[str] = "*",
+        limit: int | None = None,
+        change: Hook | None = None,
+        parse_special: bool = False,
+        **settings: Any,
+    ) -> Trace:
+        """Run a prompt and keep every selected value between it and the next token.
+
+        Args:
+            prompt: text or ids; None starts from the model's first token.
+            max_tokens: how many ids to add; each of their steps is recorded too. 0: the prompt alone.
+            select: patterns of paths, such as `blocks.*.attention.*`; `*` is everything.
+            limit: most bytes kept; None: 2 GiB.
+            change: sees each value under its path first, and may return another (ablation).
+            parse_special: as for `generate`.
+            **settings: fields of `sampling.Sampling`, as for `generate`; greedy by default.
+        """
+        from glassgear.trace.record import LIMIT, record
+
+        arguments.known_options(settings, OPTIONS)
+        sampling = Sampling(**({"temperature": 0.0} | settings))
+        ids = self.encode(prompt, parse_special=parse_special)
+        self.check_length(len(ids) + max(0, max_tokens - 1), "the trace")
+        own = self._tokenizer
+        return record(
+            self.backend,
+            ids,
+            sampler=Sampler(sampling),
+            max_tokens=arguments.whole("max_tokens", max_tokens, 0),
+            end_ids=self.end_ids,
+            select=(select,) if isinstance(select, str) else tuple(select),
+            limit=LIMIT if limit is None else limit,
+            change=change,
+            about={
+                "model": self.checkpoint.path,
+                "family": self.gears.family,
+                "settings": settings,
+                "texts": None if own is None else lambda made: [own.piece(i) for i in made],
+            },
+        )
 
     def score(self, text: str | Sequence[int]) -> Score:
         """Log-probability of each token of a text given those before it.

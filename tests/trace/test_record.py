@@ -1,0 +1,136 @@
+"""Recording: what is kept, for which tokens, how much of it, and that looking changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassgear.backends.base import Chunk
+from glassgear.backends.reference import Reference
+from glassgear.errors import FormatError, SettingError
+from glassgear.sampling import Sampler, Sampling
+from glassgear.trace import Trace, record, sizes
+from tests.models import random_tensors, tiny
+from tests.trees import TREES, VOCAB
+
+IDS = np.random.default_rng(1).integers(0, VOCAB, 9).tolist()
+
+
+def reference(name: str = "llama") -> Reference:
+    model = TREES[name]()
+    weights = random_tensors(model)
+    return Reference(model, weights)
+
+
+def greedy() -> Sampler:
+    return Sampler(Sampling(temperature=0))
+
+
+def test_a_trace_holds_every_token_of_prompt_and_decode_under_every_path() -> None:
+    backend = reference()
+    trace = record(backend, IDS, sampler=greedy(), max_tokens=4)
+    assert len(trace.ids) == 13 and trace.prompt == 9 and trace.tokens == 12
+    for path, value in trace.items():
+        assert value.path == path and len(value.axes) == value.array.ndim
+        assert value.positions.tolist() == list(range(12)), path
+        assert value.array.shape[value.axes.index("token")] == 12
+    assert trace["blocks.1.attention.scores"].axes == ("head", "token", "seen")
+    assert trace["blocks.1.attention.weights"].array.sum(axis=2) == pytest.approx(np.ones((6, 12)), abs=1e-5)
+    assert trace["head"].array.shape == (12, VOCAB)
+
+
+def test_a_traced_run_gives_the_bits_of_an_untraced_one() -> None:
+    backend = reference()
+    trace = record(backend, IDS, sampler=greedy(), max_tokens=3)
+    track, ids = backend.open(), list(trace.ids)
+    # All logits of the prompt: BLAS rounds a product of one row otherwise than one of many.
+    plain = [backend.step([Chunk(track, ids[:9], "all")])[0]]
+    plain += [backend.step([Chunk(track, [i])])[0] for i in ids[9:-1]]
+    assert np.array_equal(trace["head"].array, np.concatenate(plain))
+
+
+@pytest.mark.parametrize("name", ["encoder", "narrow encoder", "encoder without a head", "FFN alone"])
+def test_models_of_every_kind_can_be_recorded(name: str) -> None:
+    trace = record(reference(name), IDS)
+    assert trace.tokens == 9
+    assert all(np.isfinite(v.array).all() for p, v in trace.items() if not p.endswith("scores"))
+
+
+def test_an_expert_has_rows_for_the_tokens_that_chose_it() -> None:
+    trace = record(reference("experts by softmax"), IDS, sampler=greedy(), max_tokens=3)
+    router = trace["blocks.0.ffn.router"]
+    assert router.axes == ("token", "expert")
+    for number in range(8):
+        rows = np.flatnonzero(router.array[:, number]).tolist()
+        path = f"blocks.0.ffn.experts.{number}"
+        assert (trace[path].positions.tolist() if path in trace else []) == rows
+
+
+def test_a_selection_keeps_its_own_and_nothing_else() -> None:
+    trace = record(reference(), IDS, select=["blocks.*.ffn.down", "embed"])
+    assert list(trace) == ["embed", "blocks.0.ffn.down", "blocks.1.ffn.down"]
+    assert list(trace.select("blocks.1.*")) == ["blocks.1.ffn.down"]
+    with pytest.raises(SettingError, match=r"no value is called 'blocks\.9"):
+        record(reference(), IDS, select=["blocks.9.*"])
+
+
+def test_what_would_be_too_large_is_refused_before_it_is_made() -> None:
+    backend = reference()
+    need = sum(sizes(backend, IDS, len(IDS), ["*"]).values())
+    assert record(backend, IDS, limit=need).nbytes == need
+    with pytest.raises(SettingError, match=r"would take .* more than the limit"):
+        record(backend, IDS, limit=need - 1)
+
+
+def test_a_change_is_what_goes_on_and_what_is_kept() -> None:
+    backend = reference()
+
+    def ablate(path: str, value: np.ndarray) -> np.ndarray | None:
+        return np.zeros_like(value) if path == "blocks.0.attention" else None
+
+    plain, changed = record(backend, IDS), record(backend, IDS, change=ablate)
+    assert not changed["blocks.0.attention"].array.any()
+    residual = changed["blocks.0.attention_residual"].array
+    assert np.array_equal(residual, plain["embed"].array)
+    assert not np.array_equal(changed["head"].array, plain["head"].array)
+
+
+def test_numbers_are_found_by_token_and_index_and_the_shape_is_said_otherwise() -> None:
+    trace = record(reference(), IDS)
+    value = trace["blocks.0.attention.query_rotated"]
+    assert value.number(3, (2, 5)) == value.array[3, 2, 5]
+    scores = trace["blocks.0.attention.scores"]
+    assert scores.number(3, (4, 1)) == scores.array[4, 3, 1]
+    with pytest.raises(SettingError, match="it has head 0 to 5, channel 0 to 15"):
+        value.number(3, (6, 0))
+    with pytest.raises(SettingError, match=r"no value for token 9: it was computed for tokens 0 to 8"):
+        value.at(9)
+    with pytest.raises(SettingError, match=r"did you mean blocks\.0\.attention\.scores"):
+        trace["blocks.0.atention.scores"]
+
+
+def test_a_saved_trace_is_read_again(tmp_path: Path) -> None:
+    model, weights = tiny()
+    about = {"model": "模型", "texts": lambda ids: [f"<{i}>" for i in ids], "settings": {"seed": 4}}
+    backend = Reference(model, weights)
+    trace = record(backend, [1, 2, 3], sampler=greedy(), max_tokens=2, about=about)
+    trace.save(tmp_path / "t.safetensors")
+    again = Trace.open(tmp_path / "t.safetensors")
+    assert list(again) == list(trace) and again.ids == trace.ids and again.prompt == 3
+    assert again.model == "模型" and again.texts[0] == "<1>" and again.settings == {"seed": 4}
+    for path, value in trace.items():
+        assert np.array_equal(again[path].array, value.array) and again[path].axes == value.axes
+        assert np.array_equal(again[path].positions, value.positions)
+
+
+def test_other_files_are_no_traces(tmp_path: Path) -> None:
+    from glassgear.weights import safetensors
+
+    safetensors.write(tmp_path / "m.safetensors", {"w": np.zeros(3, np.float32)})
+    with pytest.raises(FormatError, match="no trace"):
+        Trace.open(tmp_path / "m.safetensors")
+    safetensors.write(tmp_path / "d.safetensors", {"w": np.zeros(3, np.float32)}, {"glassgear.trace": "{}"})
+    with pytest.raises(FormatError, match="description is damaged"):
+        Trace.open(tmp_path / "d.safetensors")
