@@ -1,0 +1,155 @@
+"""What a run can be taken up from, written so that a broken write loses nothing.
+
+A checkpoint is a folder `step-00000500` with `model.safetensors`, `optimizer.safetensors` and
+`state.json`. It is written under another name and renamed when it is complete. The order of the
+text follows from the step, so that nothing else has to be kept.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from glassgear.errors import FormatError, SettingError
+from glassgear.train.ranks import Ranks, whole
+from glassgear.weights import safetensors
+
+__all__ = ["State", "checkpoints", "load", "plain_name", "save"]
+
+PREFIXES = ("_orig_mod.", "module.")  # of torch.compile and of DDP
+MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a run stands.
+
+    Attributes:
+        step: steps done.
+        tokens: tokens seen.
+        skipped: steps whose gradient wasn't finite.
+        best: lowest validation loss so far, nats per token.
+        fingerprint: of everything that a run can't change on the way: model, data, order.
+        rules: of what may be changed, for the record.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    skipped: int = 0
+    best: float | None = None
+    fingerprint: str = ""
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name without what wrappers put before it, in whatever order."""
+    while (shorter := _unwrapped(name)) != name:
+        name = shorter
+    return name
+
+
+def _unwrapped(name: str) -> str:
+    return next((name.removeprefix(p) for p in PREFIXES if name.startswith(p)), name)
+
+
+def _arrays(tensors: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
+    return {name: whole(t).detach().float().cpu().contiguous().numpy() for name, t in tensors.items()}
+
+
+def weights_of(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by gear path; a tied head once."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    return {plain_name(name): value for name, value in named}
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Complete checkpoints of a run, oldest first."""
+    found = folder.glob("step-*")
+    return sorted(p for p in found if p.name[5:].isdigit() and (p / "state.json").is_file())
+
+
+def save(
+    folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: State, ranks: Ranks, keep: int
+) -> Path:
+    """Write a checkpoint, and delete all but the newest `keep`. All processes must call it."""
+    weights = _arrays(weights_of(module))
+    moments: dict[str, Tensor] = {}
+    for name, parameter in module.named_parameters():
+        held = optimizer.state.get(parameter, {})
+        moments |= {f"{plain_name(name)}.{m}": held[m] for m in MOMENTS if m in held}
+    arrays = _arrays(moments)
+    target = folder / f"step-{state.step:08d}"
+    if ranks.first:
+        half = folder / f".{target.name}.part"
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True)
+        try:
+            safetensors.write(half / "model.safetensors", weights)
+            safetensors.write(half / "optimizer.safetensors", arrays)
+            (half / "state.json").write_text(json.dumps(vars(state), indent=1), encoding="utf-8")
+            shutil.rmtree(target, ignore_errors=True)
+            half.rename(target)
+        except BaseException:
+            shutil.rmtree(half, ignore_errors=True)
+            raise
+        for old in checkpoints(folder)[:-keep]:
+            shutil.rmtree(old, ignore_errors=True)
+    ranks.wait()
+    return target
+
+
+def load(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: str) -> State:
+    """Take up a checkpoint.
+
+    Raises:
+        FormatError: it isn't whole.
+        SettingError: it belongs to another model, other data or another order of them.
+    """
+    try:
+        state = State(**json.loads((path / "state.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as trouble:
+        raise FormatError(path, "is no whole checkpoint: its state.json can't be read") from trouble
+    if state.fingerprint != fingerprint:
+        raise SettingError(
+            f"{path} comes from a run with another model, other text or another seed, batch or context: "
+            "give this run a folder of its own (out), or delete the old one"
+        )
+    _fill(path / "model.safetensors", weights_of(module))
+    wanted = {}
+    for name, parameter in module.named_parameters():
+        held = optimizer.state[parameter]
+        held["step"] = torch.tensor(float(state.step - state.skipped))
+        for moment in MOMENTS:
+            held[moment] = torch.zeros_like(parameter)
+            wanted[f"{plain_name(name)}.{moment}"] = held[moment]
+    if state.step > state.skipped:
+        _fill(path / "optimizer.safetensors", wanted)
+    return state
+
+
+def _fill(path: Path, targets: Mapping[str, Tensor]) -> None:
+    """Copy a file's tensors into those of a module, all of them or none."""
+    found = safetensors.read(path)
+    if found.keys() != targets.keys():
+        odd = sorted(found.keys() ^ targets.keys())
+        raise FormatError(path, f"doesn't hold this model: it has or lacks `{odd[0]}`")
+    with torch.no_grad():
+        for name, target in targets.items():
+            values = torch.from_numpy(found[name].float32().copy())
+            if values.shape != target.shape:
+                raise FormatError(path, f"`{name}` is {list(values.shape)}, the model's {list(target.shape)}")
+            if isinstance(target, DTensor):
+                target.copy_(
+                    distribute_tensor(values.to(target.device), target.device_mesh, target.placements)
+                )
+            else:
+                target.copy_(values)

@@ -1,0 +1,268 @@
+"""Texts to ids on disk: documents, a tokenizer, a split by document, and memory-mapped ids.
+
+What is made is kept beside a description of what it was made from; a run whose description is the
+same takes it up, any other makes it anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassgear.errors import FormatError, NotFoundError, SettingError
+from glassgear.train.settings import DataSettings
+from glassgear.train.tokenizer import BOS, EOS, train_tokenizer
+from glassgear.weights.atomic import replacing
+
+__all__ = ["Corpus", "Windows", "documents", "prepare"]
+
+PARTS = ("train", "validation")
+FORMAT = 1
+AT_ONCE = 1000  # documents that are encoded together
+Progress = Callable[[str, float], None]
+Ids = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Ids of a corpus.
+
+    Attributes:
+        tokenizer: path of its tokenizer.json.
+        vocab: entries of the tokenizer.
+        train: ids, memory-mapped; every document begins with BOS and ends with EOS.
+        validation: likewise, of other documents.
+        validation_bytes: UTF-8 bytes of the validation documents, for losses per byte.
+        fingerprint: of texts, tokenizer and split.
+    """
+
+    tokenizer: Path
+    vocab: int
+    train: Ids
+    validation: Ids
+    validation_bytes: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The order in which windows of text are seen: a function of a number, so that runs can be resumed.
+
+    An epoch is every whole window of `length` + 1 ids from an offset of its own, shuffled.
+
+    Args:
+        ids: the text.
+        length: tokens of a window.
+        seed: of offsets and order.
+    """
+
+    ids: Ids
+    length: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if len(self.ids) < 2 * self.length + 1:
+            raise SettingError(
+                f"the text has {len(self.ids):,} tokens; windows of {self.length:,} need at least "
+                f"{2 * self.length + 1:,}: give more text, or a smaller context"
+            )
+
+    @property
+    def epoch(self) -> int:
+        """Windows of an epoch."""
+        return (len(self.ids) - self.length) // self.length - 1 or 1
+
+    def __getitem__(self, number: int) -> NDArray[np.int64]:
+        """Window `number` of the whole run: int64 [length + 1]; the last id is only a target."""
+        epoch, place = divmod(number, self.epoch)
+        offset, order = self._plan(epoch)
+        start = offset + int(order[place]) * self.length
+        return np.asarray(self.ids[start : start + self.length + 1], np.int64)
+
+    def _plan(self, epoch: int) -> tuple[int, NDArray[np.int64]]:
+        held = self.__dict__.get("_held")
+        if held is None or held[0] != epoch:
+            random = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+            offset = int(random.integers(0, self.length))
+            held = (epoch, offset, random.permutation(self.epoch))
+            object.__setattr__(self, "_held", held)
+        return held[1], held[2]
+
+    def batch(self, first: int, count: int) -> NDArray[np.int64]:
+        """Windows `first` to `first + count`: [count, length + 1]."""
+        return np.stack([self[i] for i in range(first, first + count)])
+
+
+def documents(settings: DataSettings) -> Iterator[str]:
+    """Every document that isn't empty, file by file.
+
+    Raises:
+        NotFoundError: no such file.
+        FormatError: not UTF-8, or a JSONL line without the text; the message names the line.
+    """
+    for name in settings.files:
+        path = Path(name)
+        if not path.is_file():
+            raise NotFoundError(path, "there is no such file")
+        made = _from_jsonl(path, settings.field) if path.suffix == ".jsonl" else _from_text(path, settings)
+        yield from (text for text in made if text.strip())
+
+
+def _from_text(path: Path, settings: DataSettings) -> Iterator[str]:
+    held = ""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            while piece := file.read(1 << 20):
+                *whole, held = (held + piece).split(settings.separator)
+                yield from (text.strip() for text in whole)
+    except UnicodeDecodeError as trouble:
+        raise FormatError(path, f"is no UTF-8 text: {trouble.reason} at byte {trouble.start:,}") from trouble
+    yield held.strip()
+
+
+def _from_jsonl(path: Path, field: str) -> Iterator[str]:
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                text = json.loads(line)[field]
+            except (ValueError, KeyError, TypeError, RecursionError) as trouble:
+                raise FormatError(
+                    path, f"line {number:,} is no object with a text under `{field}`"
+                ) from trouble
+            if not isinstance(text, str):
+                raise FormatError(path, f"line {number:,}: `{field}` should be a text, found {text!r:.40}")
+            yield text
+
+
+def held_out(text: str, share: float) -> bool:
+    """Whether a document is for validation: by its own hash, so that equal ones stay together."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") < share * 2**64
+
+
+def prepare(settings: DataSettings, folder: Path, progress: Progress | None = None) -> Corpus:
+    """Make the ids of a corpus, or take up those that are there.
+
+    Args:
+        settings: what to read.
+        folder: where ids, tokenizer and their description go.
+        progress: is told what is being done, and the share that is done, 0 to 1.
+    """
+    tell = progress or (lambda what, share: None)
+    folder.mkdir(parents=True, exist_ok=True)
+    description = _description(settings)
+    about = folder / "data.json"
+    made = _read(about)
+    if made.get("source") != description:
+        made = _make(settings, folder, description, tell)
+        with replacing(about) as file:
+            file.write(json.dumps(made, indent=1).encode())
+    width = np.uint16 if made["vocab"] <= 1 << 16 else np.uint32
+    ids = [np.memmap(folder / f"{part}.ids", width, "r") for part in PARTS]
+    return Corpus(
+        folder / "tokenizer.json",
+        made["vocab"],
+        ids[0],
+        ids[1],
+        made["validation_bytes"],
+        made["fingerprint"],
+    )
+
+
+def _description(settings: DataSettings) -> dict[str, Any]:
+    """What ids depend on: the settings, and the files' sizes and contents."""
+    source: dict[str, Any] = {"format": FORMAT, **asdict(settings), "files": []}
+    for name in settings.files:
+        if not Path(name).is_file():
+            raise NotFoundError(name, "there is no such file")
+        source["files"].append([Path(name).name, _digest(Path(name))])
+    if isinstance(settings.tokenizer, str):
+        if not Path(settings.tokenizer).is_file():
+            raise NotFoundError(settings.tokenizer, "there is no such tokenizer")
+        source["tokenizer"] = _digest(Path(settings.tokenizer))
+    return source
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(about: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(about.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    whole = all((about.parent / f"{part}.ids").is_file() for part in PARTS)
+    return found if isinstance(found, dict) and whole else {}
+
+
+def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Progress) -> dict[str, Any]:
+    from tokenizers import Tokenizer
+
+    count = sum(1 for _ in documents(settings))
+    if count < 2:
+        raise SettingError(f"the files hold {count} documents; a split by document needs at least 2")
+    if isinstance(settings.tokenizer, int):
+        tell("training a tokenizer", 0.0)
+        texts = (t for t in documents(settings) if not held_out(t, settings.validation))
+        train_tokenizer(texts, settings.tokenizer, folder / "tokenizer.json")
+    else:
+        with replacing(folder / "tokenizer.json") as file:
+            file.write(Path(settings.tokenizer).read_bytes())
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    vocab = tokenizer.get_vocab_size()
+    counts, sizes = _encode(settings, folder, tokenizer, count, tell)
+    for part in PARTS:
+        if not counts[part]:
+            raise SettingError(
+                f"the {part} part is empty: {count} documents, {settings.validation:g} of them held out"
+            )
+    fingerprint = hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
+    return {
+        "source": source, "vocab": vocab, "fingerprint": fingerprint, "documents": count,
+        "tokens": counts, "validation_bytes": sizes["validation"],
+    }  # fmt: skip
+
+
+def _encode(
+    settings: DataSettings, folder: Path, tokenizer: Any, total: int, tell: Progress
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Write the ids of both parts; tokens and bytes of each."""
+    begin, end = (tokenizer.token_to_id(name) for name in (BOS, EOS))
+    width = np.uint16 if tokenizer.get_vocab_size() <= 1 << 16 else np.uint32
+    counts, sizes = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0)
+    with replacing(folder / "train.ids") as train, replacing(folder / "validation.ids") as validation:
+        files = {"train": train, "validation": validation}
+        done = 0
+        for texts in _grouped(documents(settings)):
+            for text, made in zip(
+                texts, tokenizer.encode_batch(texts, add_special_tokens=False), strict=True
+            ):
+                part = PARTS[held_out(text, settings.validation)]
+                ids = [i for i in (begin, *made.ids, end) if i is not None]
+                files[part].write(np.array(ids, width).tobytes())
+                counts[part] += len(ids)
+                sizes[part] += len(text.encode())
+            done += len(texts)
+            tell("encoding", done / total)
+    return counts, sizes
+
+
+def _grouped(texts: Iterator[str]) -> Iterator[list[str]]:
+    held: list[str] = []
+    for text in texts:
+        held.append(text)
+        if len(held) == AT_ONCE:
+            yield held
+            held = []
+    if held:
+        yield held

@@ -1,0 +1,81 @@
+"""The tree that is trained: sizes of a Llama, or a design of one's own."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from glassgear.errors import FormatError, NotFoundError, SettingError
+from glassgear.model.families.llama import LlamaConfig, llama
+from glassgear.model.gears import Model, Rope
+
+__all__ = ["model_of"]
+
+SIZES = {"dim", "hidden", "layers", "heads", "kv_heads", "head_dim", "theta", "eps", "tied", "vocab"}
+
+
+def model_of(given: Mapping[str, Any], vocab: int, context: int) -> Model:
+    """The model of a run.
+
+    Args:
+        given: `dim`, `layers`, `heads`, and perhaps `hidden` (8/3 of dim, in whole 32s), `kv_heads`,
+            `head_dim`, `theta`, `eps`, `tied`; or `design` alone.
+        vocab: entries of the tokenizer.
+        context: tokens of a sequence.
+
+    Raises:
+        SettingError: sizes that don't fit together, or a key that means nothing.
+    """
+    if "design" in given:
+        return _design(given, vocab, context)
+    for key, value in given.items():
+        if key not in SIZES:
+            near = get_close_matches(key, SIZES, 1)
+            hint = (
+                f": did you mean `{near[0]}`?" if near else f": known are {', '.join(sorted(SIZES))}, design"
+            )
+            raise SettingError(f"model has `{key}`, which means nothing here{hint}")
+        kind: Any = {"theta": (int, float), "eps": float, "tied": bool}.get(key, int)
+        if not isinstance(value, kind) or (isinstance(value, bool) and key != "tied"):
+            raise SettingError(f"model.{key} is {value!r:.40}; it isn't of the kind that is needed")
+        if key != "tied" and not value > 0:
+            raise SettingError(f"model.{key} is {value}; it must be above 0")
+    if missing := [key for key in ("dim", "layers", "heads") if key not in given]:
+        raise SettingError(f"model needs `{missing[0]}`")
+    dim, heads = int(given["dim"]), int(given["heads"])
+    if "head_dim" not in given and dim % heads:
+        raise SettingError(f"model.dim {dim} doesn't divide by {heads} heads: change one, or give head_dim")
+    head_dim = int(given.get("head_dim", dim // heads))
+    hidden = int(given.get("hidden", -(-8 * dim // 3) // 32 * 32 or 32))
+    return llama(
+        LlamaConfig(
+            dim, hidden, int(given["layers"]), heads, int(given.get("kv_heads", heads)), head_dim,
+            int(given.get("vocab", vocab)), context, float(given.get("eps", 1e-5)),
+            Rope(head_dim, float(given.get("theta", 10000.0))), bool(given.get("tied", True)),
+        )
+    )  # fmt: skip
+
+
+def _design(given: Mapping[str, Any], vocab: int, context: int) -> Model:
+    """A design's tree; its vocabulary is the tokenizer's where it leaves it open."""
+    from glassgear.model.designs import design
+
+    path = Path(str(given["design"]))
+    if len(given) > 1:
+        raise SettingError("model has a design and sizes beside it: give one or the other")
+    if not path.is_file():
+        raise NotFoundError(path, "there is no such design")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as trouble:
+        raise FormatError(path, f"is no TOML: {trouble}") from trouble
+    made = design({"vocab": vocab} | values, str(path))
+    if not made.causal or made.head is None:
+        raise SettingError(f"{path} isn't a model that continues text: it can't be trained here")
+    if made.vocab < vocab:
+        raise SettingError(f"{path} has a vocabulary of {made.vocab:,}, the tokenizer {vocab:,} entries")
+    return replace(made, context=context)

@@ -1,0 +1,239 @@
+"""What a training run is told, as a TOML file or in Python, checked before anything is made."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from glassgear.errors import FormatError, NotFoundError, SettingError
+
+__all__ = ["DataSettings", "TrainSettings", "read_settings"]
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Where the text comes from.
+
+    Attributes:
+        files: text files, or JSONL with an object a line.
+        tokenizer: how many entries a tokenizer of our own gets, or the path of one.
+        separator: what stands between the documents of a text file.
+        field: the key of the text in JSONL.
+        validation: the share of documents that is held out; a document is on one side as a whole, and
+            equal documents on the same one.
+    """
+
+    files: tuple[str, ...]
+    tokenizer: int | str = 1024
+    separator: str = "<|endoftext|>"
+    field: str = "text"
+    validation: float = 0.05
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """A run.
+
+    Attributes:
+        out: the folder of the run; it is made, or taken up where it was left.
+        data: the text.
+        model: sizes of a Llama (`dim`, `hidden`, `layers`, `heads`, `kv_heads`, ...), or `design`: a
+            TOML file of gears.
+        context: tokens of a sequence.
+        batch: sequences of a micro-batch.
+        accumulate: micro-batches of a step, over all processes together.
+        steps: how many.
+        learning_rate: the peak.
+        final_rate: the last rate, as a share of the peak.
+        warmup: steps on the way to the peak.
+        weight_decay: of matrices and tables.
+        betas: of AdamW.
+        eps: of AdamW.
+        clip: largest norm of a gradient; 0: any.
+        seed: of weights and of the order of the text.
+        device: `cpu`, `cuda`, ...; empty: a GPU if there is one.
+        dtype: what products are computed in: `float32`, or `bfloat16` and `float16` by autocast.
+        compiled: through `torch.compile`.
+        strategy: how several processes share a run: `ddp` or `fsdp`.
+        threads: CPU threads; 0: PyTorch's choice.
+        log_every: steps from line to line of the metrics.
+        evaluate_every: steps from one look at held-out text to the next.
+        evaluate_batches: micro-batches of such a look; 0: all of it.
+        save_every: steps from checkpoint to checkpoint.
+        keep: how many checkpoints stay.
+        sample_every: steps from sample to sample; 0: none.
+        sample_prompt: what samples go on from.
+    """
+
+    out: str
+    data: DataSettings
+    model: Mapping[str, Any]
+    context: int = 256
+    batch: int = 16
+    accumulate: int = 1
+    steps: int = 1000
+    learning_rate: float = 1e-3
+    final_rate: float = 0.1
+    warmup: int = 100
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.95)
+    eps: float = 1e-8
+    clip: float = 1.0
+    seed: int = 1
+    device: str = ""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    compiled: bool = False
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    threads: int = 0
+    log_every: int = 10
+    evaluate_every: int = 200
+    evaluate_batches: int = 20
+    save_every: int = 500
+    keep: int = 2
+    sample_every: int = 500
+    sample_prompt: str = "Once upon a time"
+
+    def __post_init__(self) -> None:
+        for name in (
+            "context",
+            "batch",
+            "accumulate",
+            "steps",
+            "log_every",
+            "evaluate_every",
+            "save_every",
+            "keep",
+        ):
+            _least(name, getattr(self, name), 1)
+        for name in ("warmup", "evaluate_batches", "sample_every", "threads", "clip", "weight_decay"):
+            _least(name, getattr(self, name), 0)
+        if not 0 < self.learning_rate < 10:
+            raise SettingError(f"learning_rate is {self.learning_rate:g}; it lies between 0 and 10")
+        if not 0 <= self.final_rate <= 1:
+            raise SettingError(f"final_rate is {self.final_rate:g}; it is a share of the peak, 0 to 1")
+        if len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
+            raise SettingError(f"betas are {self.betas}; both lie between 0 and 1")
+        if not 0 < self.data.validation < 1:
+            raise SettingError(f"validation is {self.data.validation:g}; it is a share, above 0 and below 1")
+        if not self.data.files:
+            raise SettingError("data.files names no file")
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens whose loss a step adds up."""
+        return self.batch * self.accumulate * self.context
+
+
+def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) -> TrainSettings:
+    """Read a TOML file: `out`, a table `[data]`, a table `[model]`, and `[train]` for the rest.
+
+    Paths in it are taken from the file's own folder.
+
+    Args:
+        path: the file.
+        changes: values of `[train]` (and `out`) that win over the file's.
+
+    Raises:
+        FormatError: no TOML, an unknown key, or a value of the wrong kind; the message names it.
+        SettingError: a value outside what makes sense.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise NotFoundError(path, "there is no such file")
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as trouble:
+        raise FormatError(path, f"is no TOML: {trouble}") from trouble
+    known = {"out", "data", "model", "train"}
+    for key in found:
+        if key not in known:
+            raise FormatError(path, f"has `{key}`, which means nothing here{_near(key, known)}")
+    for table in ("data", "model"):
+        if not isinstance(found.get(table), dict):
+            raise FormatError(path, f"needs a table `[{table}]`")
+    values = {
+        **found.get("train", {}),
+        **({"out": found["out"]} if "out" in found else {}),
+        **(changes or {}),
+    }
+    values.setdefault("out", f"runs/{path.stem}")
+    data = _made(DataSettings, _paths(found["data"], path.parent), path, "data.")
+    model = dict(found["model"])
+    if isinstance(model.get("design"), str):
+        model["design"] = str(path.parent / model["design"])
+    if not Path(str(values["out"])).is_absolute():
+        values["out"] = str(path.parent / str(values["out"]))
+    made: TrainSettings = _made(TrainSettings, values, path, "train.", data=data, model=model)
+    return made
+
+
+def _paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """File names as they stand from here."""
+    data = dict(data)
+    files = data.get("files")
+    if isinstance(files, list) and all(isinstance(f, str) for f in files):
+        data["files"] = [str(folder / f) for f in files]
+    if isinstance(data.get("tokenizer"), str):
+        data["tokenizer"] = str(folder / data["tokenizer"])
+    return data
+
+
+def _made(kind: Any, values: Mapping[str, Any], path: Path, prefix: str, **ready: Any) -> Any:
+    """A settings object, every key known and of its type."""
+    hints = get_type_hints(kind)
+    names = {f.name for f in fields(kind)} - ready.keys()
+    taken = {}
+    for key, value in values.items():
+        if key not in names:
+            raise FormatError(path, f"has `{prefix}{key}`, which means nothing here{_near(key, names)}")
+        taken[key] = _typed(value, hints[key], f"{prefix}{key}", path)
+    missing = [f.name for f in fields(kind) if f.name in names - taken.keys() and _required(f)]
+    if missing:
+        raise FormatError(path, f"lacks `{prefix}{missing[0]}`")
+    return kind(**taken, **ready)
+
+
+def _required(field: Any) -> bool:
+    from dataclasses import MISSING
+
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _typed(value: Any, hint: Any, name: str, path: Path) -> Any:
+    options = get_args(hint)
+    if get_origin(hint) is Literal:
+        if value not in options:
+            raise FormatError(path, f"`{name}` is {value!r:.60}; it can be {', '.join(map(repr, options))}")
+        return value
+    if get_origin(hint) is tuple:
+        inner = options[0]
+        if not isinstance(value, list) or not all(
+            isinstance(v, str if inner is str else int | float) for v in value
+        ):
+            raise FormatError(path, f"`{name}` should be a list, found {value!r:.60}")
+        return tuple(value)
+    kinds = options or (hint,)
+    if isinstance(value, bool) and bool not in kinds:
+        raise FormatError(path, f"`{name}` is {value!r}; a number or a text is needed")
+    if float in kinds and isinstance(value, int):
+        return float(value)
+    if not isinstance(value, kinds):
+        wanted = " or ".join(
+            {int: "whole number", float: "number", str: "text", bool: "true or false"}[k] for k in kinds
+        )
+        raise FormatError(path, f"`{name}` is {value!r:.60}; a {wanted} is needed")
+    return value
+
+
+def _near(key: str, known: set[str]) -> str:
+    near = get_close_matches(key, known, 1)
+    return f": did you mean `{near[0]}`?" if near else f": known are {', '.join(sorted(known))}"
+
+
+def _least(name: str, value: float, least: float) -> None:
+    if value < least:
+        raise SettingError(f"{name} is {value:g}; at least {least:g} is needed")

@@ -1,0 +1,76 @@
+"""A tokenizer of one's own: BPE over characters with bytes to fall back on, as Llama 2's is.
+
+The form is SentencePiece's (a space is `▁`, one is put in front), so that llama2.c, llama.cpp and
+transformers can all have it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from glassgear.errors import SettingError
+from glassgear.weights.atomic import replacing
+
+__all__ = ["BOS", "EOS", "UNKNOWN", "train_tokenizer"]
+
+UNKNOWN, BOS, EOS = "<unk>", "<s>", "</s>"
+BYTES = tuple(f"<0x{i:02X}>" for i in range(256))
+FIRST = (UNKNOWN, BOS, EOS, *BYTES)
+
+
+def train_tokenizer(texts: Iterator[str], size: int, path: Path) -> None:
+    """Train on texts, and write a tokenizer.json of exactly `size` entries.
+
+    Ids are in SentencePiece's order: the control tokens, 256 bytes, then what was merged, the
+    commonest first, and single characters.
+
+    Raises:
+        SettingError: a size too small for bytes and characters, or more than the text can fill.
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, processors, trainers
+
+    least = len(FIRST) + 8
+    if size < least:
+        raise SettingError(
+            f"a tokenizer of {size} entries is too small: {len(FIRST)} are control tokens and bytes"
+        )
+    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.pre_tokenizer = _words()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=list(FIRST), show_progress=False, limit_alphabet=size - len(FIRST) - 1
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    found = tokenizer.get_vocab_size()
+    if found < size:
+        raise SettingError(
+            f"the text fills {found:,} entries of the {size:,} that the tokenizer should have: "
+            "give more text, or ask for fewer"
+        )
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    begin = tokenizer.token_to_id(BOS)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", pair=f"{BOS} $A {BOS} $B", special_tokens=[(BOS, begin)]
+    )
+    with replacing(path) as file:
+        file.write(json.dumps(_as_llama(json.loads(tokenizer.to_str())), ensure_ascii=False).encode())
+
+
+def _as_llama(made: dict[str, Any]) -> dict[str, Any]:
+    """Bytes are ordinary entries: the text `<0x41>` isn't the byte 0x41."""
+    made["added_tokens"] = [
+        entry for entry in made["added_tokens"] if entry["content"] in (UNKNOWN, BOS, EOS)
+    ]
+    return made
+
+
+def _words() -> Any:
+    """Merges stay within a word and the space before it."""
+    from tokenizers import Regex, pre_tokenizers
+
+    return pre_tokenizers.Split(Regex("▁+[^▁]*|[^▁]+"), "isolated")
