@@ -1,0 +1,305 @@
+"""Runs of a few steps: resumed, interrupted, broken off, shared by processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassgear.errors import FormatError, SettingError
+
+torch = pytest.importorskip("torch")
+
+from glassgear.train import Trainer, TrainSettings, read_settings  # noqa: E402
+from glassgear.train.checkpoint import checkpoints, plain_name  # noqa: E402
+from glassgear.train.journal import read_journal  # noqa: E402
+from glassgear.weights import safetensors  # noqa: E402
+from tests.train.support import settings  # noqa: E402
+
+
+def losses(made: TrainSettings) -> list[float]:
+    return [e["loss"] for e in read_journal(Path(made.out)) if e["event"] == "step"]
+
+
+def weights(made: TrainSettings) -> dict[str, np.ndarray]:
+    found = safetensors.read(checkpoints(Path(made.out))[-1] / "model.safetensors")
+    return {name: tensor.float32() for name, tensor in found.items()}
+
+
+def test_the_loss_falls(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=60, learning_rate=5e-3, save_every=60)
+    outcome = Trainer(made).run()
+    assert outcome.reason == "done" and outcome.step == 60
+    assert losses(made)[-1] < 0.6 * losses(made)[0]
+    assert outcome.validation is not None and outcome.validation < losses(made)[0]
+
+
+def test_a_resumed_run_repeats_the_unbroken_one_bit_by_bit(tmp_path: Path) -> None:
+    whole, broken = settings(tmp_path / "a"), settings(tmp_path / "b")
+    Trainer(whole).run()
+    trainer = Trainer(broken, lambda event: _stop(trainer, event, 5))
+    assert trainer.run().reason == "interrupted"
+    assert [p.name for p in checkpoints(Path(broken.out))][-1] == "step-00000005"
+    assert Trainer(broken).run().reason == "done"
+    assert losses(broken) == losses(whole)
+    ours, theirs = weights(broken), weights(whole)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+
+
+def _stop(trainer: Trainer, event: dict[str, Any], step: int) -> None:
+    if event["event"] == "step" and event["step"] == step:
+        trainer._stop = "SIGTERM"
+
+
+def test_sigterm_saves_and_the_run_goes_on_later(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=100_000, save_every=100_000)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    journal = Path(made.out) / "metrics.jsonl"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and (not journal.exists() or len(journal.read_text().splitlines()) < 3):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=60)
+    assert out.strip() == "interrupted"
+    (saved,) = checkpoints(Path(made.out))
+    step = json.loads((saved / "state.json").read_text())["step"]
+    assert step == read_journal(Path(made.out))[-1]["step"] >= 3
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from glassgear.train import Trainer
+from tests.train.support import settings
+made = settings(Path(sys.argv[1]), steps=100_000, save_every=100_000)
+print(Trainer(made).run().reason)
+"""
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_steps_that_are_not_finite_are_skipped_and_three_in_a_row_stop(tmp_path: Path, what: str) -> None:
+    made = settings(tmp_path, steps=20, save_every=5)
+    trainer = Trainer(made)
+    real, calls = trainer._loss, [0]
+
+    def broken(ids: Any) -> Any:
+        calls[0] += 1
+        loss = real(ids)
+        if calls[0] in (3, *range(15, 100)):
+            return loss * float("nan") if what == "loss" else _Poisoned.apply(loss)
+        return loss
+
+    trainer._loss = broken  # type: ignore[method-assign]
+    outcome = trainer.run()
+    events = read_journal(Path(made.out))
+    assert [e["step"] for e in events if e["event"] == "skipped"] == [2, 8, 9, 10]
+    assert outcome.reason == "diverged" and outcome.step == 10
+    assert checkpoints(Path(made.out))[-1].name == "step-00000005"
+    assert all(np.isfinite(v).all() for v in weights(made).values())
+
+
+class _Poisoned(torch.autograd.Function):  # type: ignore[misc]
+    """A loss that is fine, with a gradient that isn't."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * float("nan")
+
+
+def test_a_skipped_step_leaves_weights_and_moments_as_they_were(tmp_path: Path) -> None:
+    trainer = Trainer(settings(tmp_path))
+    trainer._prepare()
+    assert trainer._step(0, 1e-3)[2]
+    before = {n: p.detach().clone() for n, p in trainer.plain.named_parameters()}
+    moments = [s["exp_avg"].clone() for s in trainer.optimizer.state.values()]
+    real = trainer._loss
+    trainer._loss = lambda ids: _Poisoned.apply(real(ids))  # type: ignore[method-assign]
+    assert not trainer._step(1, 1e-3)[2]
+    assert all(torch.equal(p, before[n]) for n, p in trainer.plain.named_parameters())
+    assert all(
+        torch.equal(s["exp_avg"], m) for s, m in zip(trainer.optimizer.state.values(), moments, strict=True)
+    )
+
+
+@pytest.mark.parametrize("shape", [(32, 1), (4, 8), (1, 32)])
+def test_gradients_do_not_depend_on_how_a_step_is_cut(tmp_path: Path, shape: tuple[int, int]) -> None:
+    gradients = []
+    for i, (batch, accumulate) in enumerate(((8, 4), shape)):
+        trainer = Trainer(settings(tmp_path / str(i), batch=batch, accumulate=accumulate, clip=0.0))
+        trainer._prepare()
+        trainer._step(0, 0.0)
+        gradients.append({n: p.grad for n, p in trainer.plain.named_parameters()})
+    for name, gradient in gradients[0].items():
+        assert torch.allclose(gradient, gradients[1][name], atol=1e-6, rtol=1e-4), name
+
+
+def test_tokens_count_alike_whatever_micro_batch_they_are_in(tmp_path: Path) -> None:
+    trainer = Trainer(settings(tmp_path, batch=1, accumulate=2))
+    trainer._prepare()
+    ids = torch.full((1, 5), -100)
+    few, more = ids.clone(), ids.clone()
+    few[0, :2], more[0, :4] = 7, 7
+    trainer._batch = lambda step, micro: (few, more)[micro]  # type: ignore[method-assign]
+    wanted = iter([4.0, 6.0])  # sums: one token of loss 4, three of loss 2
+    real = trainer._loss
+    trainer._loss = lambda batch: 0 * real(batch.clamp_min(0)) + next(wanted)  # type: ignore[method-assign]
+    assert trainer._step(0, 0.0)[0] == pytest.approx(2.5)
+
+
+def test_clipping_looks_at_the_true_gradient(tmp_path: Path) -> None:
+    trainer = Trainer(settings(tmp_path, clip=1.0))
+    trainer._prepare()
+    for scale in (1.0, 65536.0):
+        trainer.optimizer.zero_grad()
+        trainer.scaler = torch.amp.GradScaler("cpu", enabled=scale != 1, init_scale=scale)
+        first = next(trainer.plain.parameters())
+        gradient = torch.zeros_like(first)
+        gradient.view(-1)[0] = 10.0
+        trainer.scaler.scale((first * gradient).sum()).backward()
+        assert trainer._clipped() == pytest.approx(10.0)
+        assert float(first.grad.norm()) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_two_processes_give_the_losses_of_one(tmp_path: Path) -> None:
+    alone, shared = settings(tmp_path / "a", steps=6), settings(tmp_path / "b", steps=6)
+    Trainer(alone).run()
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        "--master-port=0",
+        "--standalone",
+    ]
+    program = tmp_path / "program.py"
+    program.write_text(SHARED, encoding="utf-8")
+    done = subprocess.run(
+        [*command, str(program), str(tmp_path / "b")], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert losses(shared) == pytest.approx(losses(alone), abs=1e-4)
+    ours, theirs = weights(shared), weights(alone)
+    assert all(np.abs(ours[n] - theirs[n]).max() < 1e-4 for n in theirs)
+
+
+SHARED = """
+import sys
+from pathlib import Path
+from glassgear.train import Trainer
+from tests.train.support import settings
+Trainer(settings(Path(sys.argv[1]), steps=6)).run()
+"""
+
+
+def test_a_tied_head_is_stored_once_and_stays_tied(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=2, save_every=2)
+    Trainer(made).run()
+    found = weights(made)
+    assert "head.weight" not in found
+    trainer = Trainer(made)
+    trainer._prepare()
+    trainer._taken_up()
+    assert sum(v.size for v in found.values()) == trainer.parameters
+
+
+@pytest.mark.parametrize(
+    "name", ["w", "module.w", "_orig_mod.w", "module._orig_mod.w", "_orig_mod.module._orig_mod.w"]
+)
+def test_names_of_wrappers_are_taken_off_in_any_order(name: str) -> None:
+    assert plain_name(name) == "w"
+
+
+def test_a_broken_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = settings(tmp_path, steps=8, save_every=4)
+    real, calls = safetensors.write, [0]
+
+    def full(path: Any, *rest: Any, **more: Any) -> None:
+        calls[0] += 1
+        if calls[0] == 4:
+            raise OSError(28, "No space left on device")
+        real(path, *rest, **more)
+
+    monkeypatch.setattr(safetensors, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        Trainer(made).run()
+    assert [p.name for p in checkpoints(Path(made.out))] == ["step-00000004"]
+    assert not list(Path(made.out).glob(".step*"))
+    monkeypatch.undo()
+    assert Trainer(made).run().reason == "done"
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=2)
+    Trainer(made).run()
+    with pytest.raises(SettingError, match="another model"):
+        Trainer(replace(made, model={"dim": 32, "layers": 3, "heads": 4})).run()
+    with pytest.raises(SettingError, match="another seed"):
+        Trainer(replace(made, seed=9)).run()
+
+
+def test_two_trainers_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=2)
+    Path(made.out).mkdir()
+    (Path(made.out) / "running.pid").write_text(str(os.getpid()))
+    with pytest.raises(SettingError, match=f"process {os.getpid()} is training"):
+        Trainer(made).run()
+    (Path(made.out) / "running.pid").write_text("999999999")
+    assert Trainer(made).run().reason == "done"
+    assert not (Path(made.out) / "running.pid").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"dim": 30, "layers": 2, "heads": 4}}, "doesn't divide by 4 heads"),
+        ({"model": {"dim": 32, "layers": 2, "heads": 4, "headz": 1}}, "did you mean `heads`"),
+        ({"model": {"layers": 2, "heads": 4}}, "needs `dim`"),
+        ({"model": {"dim": 32.5, "layers": 2, "heads": 4}}, "isn't of the kind"),
+        ({"context": 20_000}, "give more text, or a smaller context"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_the_first_step(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SettingError, match=message):
+        Trainer(settings(tmp_path, **change)).run()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = ", "is no TOML"),
+        ("[data]\nfiles = ['a']\n[model]\n[trian]\n", "did you mean `train`"),
+        ("[model]\n", "needs a table `\\[data\\]`"),
+        ("[data]\n[model]\n", "lacks `data.files`"),
+        ("[data]\nfiles = ['a']\n[model]\n[train]\nstepz = 3\n", "did you mean `steps`"),
+        ("[data]\nfiles = ['a']\n[model]\n[train]\nsteps = 'x'\n", "a whole number is needed"),
+        ("[data]\nfiles = ['a']\n[model]\n[train]\ndtype = 'int4'\n", "it can be 'float32'"),
+    ],
+)
+def test_a_settings_file_s_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "t.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError, match=message):
+        read_settings(tmp_path / "t.toml")
+
+
+@pytest.mark.parametrize("change", [{"steps": 0}, {"learning_rate": 0.0}, {"final_rate": 2.0}, {"batch": -1}])
+def test_values_outside_of_what_makes_sense_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(SettingError):
+        settings(tmp_path, **change)
