@@ -191,6 +191,19 @@ class TestPull:
         assert stages[0] == ("downloading", 0, total)
         assert stages[-1] == ("downloading", total, total)
 
+    def test_what_says_how_texts_are_embedded_comes_along(self, hub: Hub, tmp_path: Path) -> None:
+        said = {
+            "modules.json": b"[]", "1_Pooling/config.json": b"{}", "sentence_bert_config.json": b"{}",
+            "config_sentence_transformers.json": b"{}",
+        }  # fmt: skip
+        others = {"onnx/config.json": b"{}", "0_Transformer/config.json": b"{}"}
+        hub.publish("maker/small", model_files(tmp_path) | said | others)
+        path = pull("hf:maker/small")
+        assert {name for name in said if (path / name).is_file()} == set(said)
+        assert not any((path / name).exists() for name in others)
+        remove("hf:maker/small")
+        assert not path.exists()
+
     def test_the_layout_is_that_of_the_hubs_own_cache(self, hub: Hub, tmp_path: Path) -> None:
         hub.publish("maker/small", model_files(tmp_path))
         path = pull("hf:maker/small")

@@ -133,7 +133,7 @@ class TestValues:
         file.write_bytes(raw(text + b" " * (-len(text) % 8), b"\xff" + values.tobytes()))
         np.testing.assert_array_equal(ours.read(file)["w"].float32(), values)
 
-    @pytest.mark.parametrize("kind", ["F8_E4M3", "F8_E5M2", "I64", "BOOL", "F64", "U8"])
+    @pytest.mark.parametrize("kind", ["F8_E5M2", "I64", "BOOL", "F64", "U8"])
     def test_types_without_a_decoder_are_listed_and_refuse_their_values(self, file: Path, kind: str) -> None:
         size = ours.BITS[kind] // 8
         file.write_bytes(raw({"attn.bias": entry(kind, [3], [0, 3 * size])}, bytes(3 * size)))

@@ -32,6 +32,10 @@ class Settings:
         self.path = path
         self.prefix = prefix
 
+    def completed(self, defaults: Mapping[str, Any]) -> Settings:
+        """All keys anew, with what a family takes an absent one for; one that is null stays null."""
+        return Settings({**defaults, **self._values}, self.path, self.prefix)
+
     @overload
     def take(self, key: str, kind: type[T]) -> T: ...
     @overload
@@ -62,6 +66,18 @@ class Settings:
             raise FormatError(self.path, f"`{self.prefix}{key}` is {value:g}, outside 0 to 1")
         return value
 
+    def words(self, key: str) -> tuple[str, ...] | None:
+        """A list of names, or None."""
+        self._left.discard(key)
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
+            raise FormatError(
+                self.path, f"`{self.prefix}{key}` should be a list of names, found {value!r:.60}"
+            )
+        return tuple(value)
+
     def mapping(self, key: str) -> Mapping[str, Any] | None:
         """A nested object, or None."""
         self._left.discard(key)
@@ -69,6 +85,14 @@ class Settings:
         if value is not None and not isinstance(value, Mapping):
             raise FormatError(self.path, f"`{self.prefix}{key}` should be an object, found {value!r:.60}")
         return value
+
+    def items(self, key: str) -> list[Any]:
+        """A list; empty where it is absent or null."""
+        self._left.discard(key)
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, list | tuple):
+            raise FormatError(self.path, f"`{self.prefix}{key}` should be a list, found {value!r:.60}")
+        return list(value or ())
 
     def ignore(self, keys: Iterable[str]) -> None:
         """Keys that say nothing about the forward pass."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
+from glassgear.errors import TokenizerError
+from glassgear.text.frames import Inputs
+
 __all__ = ["Tokenizer"]
 
 
@@ -74,6 +77,30 @@ class Tokenizer(ABC):
         for text, trusted in parts:
             ids += self.encode(text, add_special and not ids, trusted)
         return ids
+
+    def framed(
+        self, first: Sequence[int], second: Sequence[int] | None = None, *, most: int | None = None
+    ) -> Inputs:
+        """What an encoder takes in of a text, or of a pair: control tokens around them, token types.
+
+        Args:
+            first: ids of the text, as `encode` gives them without `add_special`.
+            second: ids of a second text.
+            most: how many ids there may be in all; see `frames.framed`.
+
+        Raises:
+            TokenizerError: the tokenizer has no form for this.
+            SettingError: `most` leaves no room for the control tokens.
+        """
+        raise TokenizerError(f"this tokenizer ({self.kind}) doesn't say what stands around a text")
+
+    @property
+    def mask_id(self) -> int | None:
+        """The id that stands for a word that is to be guessed, or None."""
+        for text in (self.special_tokens.get("mask_token"), "[MASK]", "<mask>"):
+            if text in self.special:
+                return self.special[text]
+        return None
 
     @abstractmethod
     def token_bytes(self, token: int) -> bytes:

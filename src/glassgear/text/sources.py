@@ -16,8 +16,8 @@ from glassgear.text.files import read_bytes
 
 __all__ = ["tokenizer_from_file", "tokenizer_from_metadata"]
 
-FILES = ("tokenizer.json", "tokenizer.model", "tokenizer.bin")
-_SLOW_FILES = ("vocab.json", "vocab.txt", "tekken.json", "tiktoken.model", "spiece.model")
+FILES = ("tokenizer.json", "tokenizer.model", "tokenizer.bin", "vocab.txt")
+_SLOW_FILES = ("vocab.json", "tekken.json", "tiktoken.model", "spiece.model")
 
 
 def tokenizer_from_metadata(metadata: Mapping[str, Any], path: str) -> Tokenizer | None:
@@ -76,8 +76,8 @@ def tokenizer_from_file(path: Path) -> Tokenizer | None:
     """The tokenizer in a file, or the one in a folder; None if a folder holds none.
 
     Args:
-        path: a `tokenizer.json` (what lies beside it is read too), a SentencePiece
-            `tokenizer.model`, a llama2.c `tokenizer.bin`, or a folder with one of them.
+        path: a `tokenizer.json` or WordPiece's `vocab.txt` (what lies beside them is read too), a
+            SentencePiece `tokenizer.model`, a llama2.c `tokenizer.bin`, or a folder with one of them.
 
     Raises:
         NotFoundError: nothing is there.
@@ -98,6 +98,7 @@ def tokenizer_from_file(path: Path) -> Tokenizer | None:
         read_sentencepiece,
         with_settings,
     )
+    from glassgear.text.vocab_txt import looks_like_vocab_txt, read_vocab_txt
 
     if data[:4] in (b"GGUF", b"FUGG"):
         raise FormatError(path, "is a GGUF file, where a file with a tokenizer alone is needed")
@@ -106,11 +107,13 @@ def tokenizer_from_file(path: Path) -> Tokenizer | None:
 
         vocabulary = with_settings(read_sentencepiece(path, data), read_settings(path))
         return SentencePieceTokenizer(vocabulary, freezes=True)
+    if looks_like_vocab_txt(data):
+        return read_vocab_txt(path, data)
     if data[2:4] != b"\0\0":  # llama2.c's files begin with the length of the longest piece
         raise FormatError(
             path,
             "is no tokenizer: its first bytes fit neither a tokenizer.json, nor SentencePiece's "
-            "tokenizer.model, nor llama2.c's tokenizer.bin",
+            "tokenizer.model, nor WordPiece's vocab.txt, nor llama2.c's tokenizer.bin",
         )
     return SentencePieceTokenizer(read_llama2c(path, data), space=" ")
 

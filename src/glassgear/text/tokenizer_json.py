@@ -20,6 +20,7 @@ from glassgear.errors import FormatError, TokenizerError
 from glassgear.text.backend import called, encoded, from_json
 from glassgear.text.ends import end_ids
 from glassgear.text.files import parse_json
+from glassgear.text.frames import Frame
 from glassgear.text.json_decoding import Spelling, changes, spelling
 from glassgear.text.json_settings import Settings, read_settings
 from glassgear.text.vocabulary import FramedTokenizer
@@ -126,6 +127,7 @@ class JsonTokenizer(FramedTokenizer):
             role: known[text] for role in ("bos", "eos") if (text := named.get(f"{role}_token", "")) in known
         }
         head, tail = _frame(path, self._backend)
+        self._pair = _pair_frame(self._backend)
         if strange := set(head + tail) - set(self._pieces):
             raise FormatError(path, f"puts the id {min(strange)} around texts, which its vocabulary lacks")
         self.eos_id = roles.get("eos")
@@ -137,6 +139,7 @@ class JsonTokenizer(FramedTokenizer):
             # As in transformers: what the config says replaces what tokenizer.json does.
             head = (self.bos_id,) if settings.adds_bos and self.bos_id is not None else ()
             tail = (self.eos_id,) if settings.adds_eos and self.eos_id is not None else ()
+            self._pair = None
         self._head, self._tail, self.special_tokens = head, tail, named
         self.adds_bos = self.bos_id is not None and head[:1] == (self.bos_id,)
         self.adds_eos = self.eos_id is not None and tail[-1:] == (self.eos_id,)
@@ -240,6 +243,25 @@ def _frame(path: Path, backend: Backend) -> tuple[tuple[int, ...], tuple[int, ..
             if bare and full[at : at + len(bare)] == bare:
                 return tuple(full[:at]), tuple(full[at + len(bare) :])
     return (), ()
+
+
+def _pair_frame(backend: Backend) -> Frame | None:
+    """What the library puts around and between two texts, found by looking at a pair."""
+    for probe in ("a", "0", "."):
+        found = called(lambda: backend.encode(probe, probe), "a pair of texts can't be encoded")  # noqa: B023
+        marked, texts = list(zip(found.ids, found.type_ids, strict=True)), found.sequence_ids
+        if 0 not in texts or 1 not in texts:
+            continue
+        first, second = texts.index(0), texts.index(1)
+        first_end, second_end = (len(texts) - texts[::-1].index(one) for one in (0, 1))
+        if first_end <= second:
+            return Frame(
+                head=tuple(marked[:first]),
+                tail=tuple(marked[second_end:]),
+                middle=tuple(marked[first_end:second]),
+                types=(found.type_ids[first], found.type_ids[second]),
+            )
+    return None
 
 
 def _not_at_the_start(path: Path, description: Mapping[str, Any]) -> Backend | None:

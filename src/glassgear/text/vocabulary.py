@@ -16,6 +16,7 @@ from typing import ClassVar
 from glassgear.errors import TokenizerError
 from glassgear.text.base import Tokenizer
 from glassgear.text.ends import end_ids
+from glassgear.text.frames import Frame, Inputs, framed
 from glassgear.text.written import WrittenToken, WrittenTokens, join_parts
 
 __all__ = ["FramedTokenizer", "Kind", "Vocabulary", "VocabularyTokenizer"]
@@ -84,11 +85,13 @@ class FramedTokenizer(Tokenizer):
     Attributes:
         _written: the tokens that are found by their text.
         _head, _tail: the ids that `add_special=True` puts around a text.
+        _pair: what stands around and between two texts, or None if nothing says so.
     """
 
     _written: WrittenTokens
     _head: tuple[int, ...] = ()
     _tail: tuple[int, ...] = ()
+    _pair: Frame | None = None
 
     @abstractmethod
     def _encode_text(self, text: str, starts: bool) -> list[int]:
@@ -121,6 +124,17 @@ class FramedTokenizer(Tokenizer):
                 ids += self._encode_text(found, starts)
             starts = False
         return self._framed(ids) if add_special else ids
+
+    def framed(
+        self, first: Sequence[int], second: Sequence[int] | None = None, *, most: int | None = None
+    ) -> Inputs:
+        """See `Tokenizer.framed`."""
+        if second is None:
+            head, tail = (tuple((token, 0) for token in side) for side in (self._head, self._tail))
+            return framed(Frame(head, tail), first, None, most)
+        if self._pair is None:
+            raise TokenizerError(f"this tokenizer ({self.kind}) has no form for pairs of texts")
+        return framed(self._pair, first, second, most)
 
     def _framed(self, ids: list[int]) -> list[int]:
         head, tail = list(self._head), list(self._tail)

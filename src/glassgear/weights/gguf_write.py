@@ -1,6 +1,6 @@
 """Write a GGUF file, version 3: metadata and stored tensors, byte for byte.
 
-In: Python values and `StoredTensor`s of any type that GGUF has. Out: a file that is there whole
+In: Python values, and stored or streamed tensors of any type that GGUF has. Out: a file that is there whole
 or not at all. Quantising is left to others.
 """
 
@@ -27,9 +27,12 @@ from glassgear.weights.gguf_format import (
     STRING,
 )
 from glassgear.weights.quant import TYPES
+from glassgear.weights.streamed import StreamedTensor
 from glassgear.weights.tensor import StoredTensor
 
 __all__ = ["write"]
+
+Tensor = StoredTensor | StreamedTensor
 
 _KINDS = {dtype.newbyteorder("="): kind for kind, dtype in NUMBERS.items() if kind != BOOL}
 _KINDS[np.dtype(np.bool_)] = BOOL
@@ -37,7 +40,7 @@ _SCALAR_INTEGERS = (np.uint32, np.int32, np.uint64, np.int64)
 _LIST_INTEGERS = (np.int32, np.int64, np.uint64)
 
 
-def write(path: str | PathLike[str], metadata: Mapping[str, Any], tensors: Iterable[StoredTensor]) -> None:
+def write(path: str | PathLike[str], metadata: Mapping[str, Any], tensors: Iterable[Tensor]) -> None:
     """Write a GGUF file; nothing stands at `path` until it is complete.
 
     Args:
@@ -70,7 +73,7 @@ def _alignment(metadata: Mapping[str, Any]) -> int:
     return found
 
 
-def _head(metadata: Mapping[str, Any], tensors: list[StoredTensor]) -> bytes:
+def _head(metadata: Mapping[str, Any], tensors: list[Tensor]) -> bytes:
     if len({tensor.name for tensor in tensors}) < len(tensors):
         raise SettingError("two tensors have the same name")
     alignment = _alignment(metadata)
@@ -85,7 +88,7 @@ def _head(metadata: Mapping[str, Any], tensors: list[StoredTensor]) -> bytes:
     return b"".join(chunks)
 
 
-def _entry(tensor: StoredTensor, offset: int) -> bytes:
+def _entry(tensor: Tensor, offset: int) -> bytes:
     if tensor.type not in TYPES:
         raise SettingError(f"tensor {tensor.name!r} is of type {tensor.type}, which GGUF doesn't have")
     dims = tensor.shape[::-1]  # GGML counts from the contiguous one
@@ -97,12 +100,16 @@ def _padded(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
-def _data(tensors: list[StoredTensor], at: int, alignment: int) -> Iterator[bytes | memoryview]:
+def _data(tensors: list[Tensor], at: int, alignment: int) -> Iterator[bytes | memoryview]:
     """The tensors' bytes, each after the zeros that bring it to its place."""
     if not tensors:
         return
     yield bytes(_padded(at, alignment) - at)
     for tensor in tensors:
+        if isinstance(tensor, StreamedTensor):
+            yield from tensor.chunks()
+            yield bytes(_padded(tensor.nbytes, alignment) - tensor.nbytes)
+            continue
         data = tensor.data
         if tensor.row_order is not None:
             data = data.reshape(tensor.matrix[0], -1)[tensor.row_order]

@@ -19,6 +19,7 @@ from glassgear.errors import DownloadError, FileError
 from glassgear.weights.cache import Progress, first_parts, parts
 from glassgear.weights.folder import CONFIG, GENERATION_CONFIG, TOKENIZER_FILES, WEIGHTS, WEIGHTS_INDEX
 from glassgear.weights.hub_cache import HubName, find, is_commit, is_model_file, repository_folder
+from glassgear.weights.pooling import is_pooling_file
 
 __all__ = ["fetch"]
 
@@ -88,7 +89,7 @@ def _wanted(name: HubName, sizes: Mapping[str, int]) -> list[str]:
         return wanted
     weights = _safetensors(sizes)
     if CONFIG in sizes and weights:
-        return weights + [file for file in sizes if file in _SMALL_FILES]
+        return weights + [file for file in sizes if file in _SMALL_FILES or is_pooling_file(file)]
     ggufs = [file for file in first_parts(sizes) if "/" not in file]
     if len(ggufs) == 1:
         return parts(ggufs[0])

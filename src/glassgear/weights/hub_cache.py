@@ -18,6 +18,7 @@ from glassgear.errors import FileError, NotFoundError
 from glassgear.weights.cache import CachedModel, model_in, parts, subfolders
 from glassgear.weights.folder import CONFIG, weight_files
 from glassgear.weights.mapped import foreign
+from glassgear.weights.pooling import pooling_files
 
 __all__ = ["PREFIX", "HubName", "find", "is_commit", "is_model_file", "models", "remove", "repository_folder"]
 
@@ -195,7 +196,7 @@ def _is_runnable(path: Path) -> bool:
 def _files(found: Path) -> list[Path]:
     """The files that make up a model."""
     if found.is_dir():
-        return sorted(path for path in found.iterdir() if path.is_file())
+        return sorted({*(path for path in found.iterdir() if path.is_file()), *pooling_files(found)})
     return [found.parent / part for part in parts(found.name)]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from glassgear.errors import FileError, FormatError, NotFoundError
 from glassgear.weights.mapped import foreign
 
-__all__ = ["parse_object", "quoted", "read_object"]
+__all__ = ["parse_object", "quoted", "read_array", "read_object"]
 
 MOST_BYTES = 8 << 20  # configs are some kilobytes; long lists of labels make some of them megabytes
 MOST_LEVELS = 32
@@ -38,6 +38,18 @@ def read_object(path: str | PathLike[str], most_bytes: int = MOST_BYTES) -> dict
         FormatError: it is no JSON object, is too large, or is something else under that name.
         FileError: the system refuses.
     """
+    return parse_object(path, _read(path, most_bytes))
+
+
+def read_array(path: str | PathLike[str], most_bytes: int = MOST_BYTES) -> list[Any]:
+    """Read a JSON file that holds one array; errors as in `read_object`."""
+    value = _parsed(path, _read(path, most_bytes), "")
+    if not isinstance(value, list):
+        raise FormatError(path, f"should be a JSON array, `[...]`, but is a {type(value).__name__}")
+    return value
+
+
+def _read(path: str | PathLike[str], most_bytes: int) -> bytes:
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):  # reading from a pipe or a device could wait for ever
@@ -59,7 +71,7 @@ def read_object(path: str | PathLike[str], most_bytes: int = MOST_BYTES) -> dict
     opening = data[:_HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if opening not in (b"{", b"[") and (other := foreign(data[:_HEAD_BYTES])):
         raise FormatError(path, f"should be JSON, but is {other}")
-    return parse_object(path, data)
+    return data
 
 
 def parse_object(path: str | PathLike[str], data: bytes, what: str = "") -> dict[str, Any]:
@@ -73,6 +85,17 @@ def parse_object(path: str | PathLike[str], data: bytes, what: str = "") -> dict
     Raises:
         FormatError: it is anything else; the message says what and, where known, at which place.
     """
+    value = _parsed(path, data, what)
+    if not isinstance(value, dict):
+        subject = f"{what} " if what else ""
+        raise FormatError(
+            path, f"{subject}should be a JSON object, `{{...}}`, but is a {type(value).__name__}"
+        )
+    return value
+
+
+def _parsed(path: str | PathLike[str], data: bytes, what: str) -> Any:
+    """Any JSON value without what a reader would trip over."""
     subject = f"{what} " if what else ""
     try:
         text = data.decode("utf-8-sig")
@@ -90,11 +113,7 @@ def parse_object(path: str | PathLike[str], data: bytes, what: str = "") -> dict
         raise FormatError(path, f"{subject}is nested more than {MOST_LEVELS} levels deep") from None
     except ValueError:  # Python's limit on the digits of an integer
         raise FormatError(path, f"{subject}holds a number of thousands of digits") from None
-    if not isinstance(value, dict):
-        raise FormatError(
-            path, f"{subject}should be a JSON object, `{{...}}`, but is a {type(value).__name__}"
-        )
-    if _too_deep(value):
+    if isinstance(value, dict | list) and _too_deep(value):
         raise FormatError(path, f"{subject}is nested more than {MOST_LEVELS} levels deep")
     if _HALF.search(text) and not _encodable(value):
         raise FormatError(path, f"{subject}holds half of a surrogate pair, which is no character")

@@ -22,7 +22,7 @@ from glassgear.model.gears import Model, Rope, Shape
 from glassgear.weights.mapped import map_file
 from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["MAGIC", "looks_like_version_0", "read"]
+__all__ = ["HEADER", "MAGIC", "Header", "file_order", "looks_like_version_0", "read", "rope_of", "tree"]
 
 MAGIC = b"24ka"  # the integer 0x616B3432, little-endian
 HEADER_V0, HEADER = 28, 256
@@ -69,7 +69,7 @@ def read(path: str | Path) -> tuple[Model, dict[str, StoredTensor]]:
     """
     data = np.frombuffer(map_file(path), np.uint8)
     header = _header(str(path), data[:HEADER].tobytes())
-    model = llama(_config(header))
+    model = tree(header)
     if header.version == 2:
         return model, _version_2(str(path), header, data)
     return model, _version_0_or_1(str(path), header, data)
@@ -127,11 +127,19 @@ def _check(path: str, h: Header) -> None:
         raise FormatError(path, f"group size {h.group} doesn't divide the widths {h.dim} and {h.hidden}")
 
 
-def _config(h: Header) -> LlamaConfig:
-    return LlamaConfig(
-        h.dim, h.hidden, h.layers, h.heads, h.kv_heads, h.head_dim, h.vocab, h.context, EPS,
-        Rope(h.head_dim, 10000.0, "interleaved"), h.tied,
+def tree(h: Header) -> Model:
+    """The tree of gears; what the sizes leave open is fixed in the C program."""
+    return llama(
+        LlamaConfig(
+            h.dim, h.hidden, h.layers, h.heads, h.kv_heads, h.head_dim, h.vocab, h.context, EPS,
+            rope_of(h), h.tied,
+        )
     )  # fmt: skip
+
+
+def rope_of(h: Header) -> Rope:
+    """The rotation that all these files mean."""
+    return Rope(h.head_dim, 10000.0, "interleaved")
 
 
 # A part of a layer: its name, and the shape of its tensor.
@@ -159,7 +167,7 @@ def _each_layer(h: Header, parts: dict[str, Shape]) -> Iterator[tuple[str, Shape
             yield f"blocks.{layer}.{part}.weight", shape
 
 
-def _order(h: Header) -> list[tuple[str, Shape]]:
+def file_order(h: Header) -> list[tuple[str, Shape]]:
     """Path and shape of everything in file order; paths without a gear are tables to skip."""
     norms, matrices = _norm_shapes(h), _matrix_shapes(h)
     embed: tuple[str, Shape] = ("embed.weight", (h.vocab, h.dim))
@@ -177,7 +185,7 @@ def _order(h: Header) -> list[tuple[str, Shape]]:
 
 def _version_0_or_1(path: str, h: Header, data: NDArray[np.uint8]) -> dict[str, StoredTensor]:
     offset = HEADER if h.version else HEADER_V0
-    order = _order(h)
+    order = file_order(h)
     _fits(path, len(data), offset + 4 * sum(prod(shape) for _, shape in order))
     tensors = {}
     for name, shape in order:
@@ -196,7 +204,7 @@ def _fits(path: str, have: int, need: int) -> None:
 
 def _version_2(path: str, h: Header, data: NDArray[np.uint8]) -> dict[str, StoredTensor]:
     """float32 norms, then int8 matrices, each with its scales behind it, or all scales at the end."""
-    order = _order(h)
+    order = file_order(h)
     floats = [(name, shape) for name, shape in order if len(shape) == 1]
     coded = [(name, shape) for name, shape in order if len(shape) == 2]
     values = sum(prod(shape) for _, shape in coded)

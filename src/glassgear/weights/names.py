@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from glassgear.errors import FormatError
-from glassgear.model.families.base import Names, Place, Rows, Stacked, Transposed
+from glassgear.model.families.base import HeadRows, Names, Place, Rows, Stacked, Transposed
 from glassgear.model.gears import Model, Shape, tensors
-from glassgear.weights.tensor import StoredTensor
+from glassgear.weights.tensor import StoredTensor, head_rows
 
 __all__ = ["Placed", "match", "without_prefix"]
 
@@ -50,14 +50,21 @@ def match(
     expected = tensors(model)
     placed: dict[str, StoredTensor] = {}
     strangers, notices = [], dict[str, None]()
+    by_head: dict[str, dict[HeadRows, StoredTensor]] = {}
     for name, tensor in found.items():
         targets = _targets(name, names)
-        if targets is not None and any(t in expected or "*" in t for t in targets[1]):
-            _place(path, tensor, *targets, expected, placed)
+        if targets is not None and any(t.replace("*", "0") in expected for t in targets[1]):
+            place, (ours, *_) = targets
+            if isinstance(place, HeadRows):
+                by_head.setdefault(ours, {})[place] = tensor
+            else:
+                _place(path, tensor, *targets, expected, placed)
         elif (notice := skip(name, model)) is None:
             strangers.append(tensor.name)
         elif notice:
             notices[notice] = None
+    for ours, parts in by_head.items():
+        _place(path, _of_heads(path, parts), ours, [ours], expected, placed)
     missing = [ours for ours in expected if ours not in placed]
     if missing:
         back = _backwards(names)
@@ -139,6 +146,23 @@ def _place(
         if targets[0] in placed:
             raise FormatError(path, f"holds `{placed[targets[0]].name}` and `{tensor.name}`, which are one")
         placed[targets[0]] = tensor
+
+
+def _of_heads(path: str, parts: Mapping[HeadRows, StoredTensor]) -> StoredTensor:
+    """The matrix that several tensors hold the rows of."""
+    order = sorted(parts, key=lambda place: place.order)
+    found = [parts[place] for place in order]
+    names = " and ".join(f"`{tensor.name}`" for tensor in found)
+    if [place.order for place in order] != list(range(order[0].count)):
+        raise FormatError(
+            path, f"holds {names}, but not all of the {order[0].count} tensors that go together"
+        )
+    if any(len(tensor.shape) != 3 for tensor in found):
+        raise FormatError(path, f"should have one matrix for each head in {names}")
+    joined = head_rows(found, [place.transposed for place in order])
+    if joined is None:
+        raise FormatError(path, f"{names} don't have the same heads and columns")
+    return joined
 
 
 def _count(target: str, expected: Mapping[str, Shape]) -> int:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from glassgear.errors import FormatError, UnsupportedError
+from glassgear.errors import FormatError, TokenizerError, UnsupportedError
 from glassgear.model.families import by_gguf_type, by_hf_type
 from glassgear.model.families.base import Family, Found
 from glassgear.model.gears import Attention, Model, walk
 from glassgear.model.settings import Settings
-from glassgear.weights import llama2c, names
+from glassgear.weights import described, float8, llama2c, names
 from glassgear.weights.checkpoint import Checkpoint
 from glassgear.weights.mapped import HEAD_BYTES, foreign, map_file
 from glassgear.weights.tensor import StoredTensor
@@ -31,6 +31,8 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 def open_checkpoint(path: Path) -> Checkpoint:
     """Open a GGUF file, a llama2.c `.bin` or a Hugging Face folder. Weights stay mapped.
 
+    A model file (TOML) says what a model is and has no tensors: see `described.py`.
+
     Raises:
         NotFoundError: nothing is there.
         FormatError: it is damaged, or no model at all; the message says what it looks like.
@@ -38,6 +40,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """
     if path.is_dir():
         return _folder(path)
+    if described.is_described(path):
+        return described.read_design(path)
     kind = _kind(path)
     if kind == "gguf":
         return _gguf(path)
@@ -56,6 +60,8 @@ def vocabulary_of(path: Path) -> Mapping[str, Any] | Path | None:
     """
     if path.is_dir():
         return path
+    if described.is_described(path):
+        raise TokenizerError(f"{path} describes a model without a tokenizer: name one with --tokenizer")
     kind = _kind(path)
     if kind == "gguf":
         from glassgear.weights import gguf
@@ -108,6 +114,7 @@ def _gguf(path: Path) -> Checkpoint:
         raise FormatError(path, "holds a vocabulary but no weights")
     prefix = f"{kind}."
     settings = {k.removeprefix(prefix): v for k, v in file.metadata.items() if k.startswith(prefix)}
+    settings.pop("pooling_type", None)  # about embedding texts: `pooling.py` reads it
     factors = None if rope is None else tuple(rope.float32().reshape(-1).tolist())
     model = family.from_gguf(Settings(settings, str(path), prefix), _found(tensors, factors))
     placed, notices = names.match(str(path), model, tensors, family.gguf_names, skip=family.skip)
@@ -154,8 +161,9 @@ def _folder(path: Path) -> Checkpoint:
         raise UnsupportedError(
             path, f"holds a model of type {kind!r}; this version runs {_listed(by_hf_type())}"
         )
-    tensors = {names.without_prefix(n, family.hf_prefixes): t for n, t in folder.tensors.items()}
-    model = family.from_hf(Settings(folder.config, str(path / "config.json")), _found(tensors))
+    config, found = float8.with_scales(str(path / "config.json"), folder.config, folder.tensors)
+    tensors = {names.without_prefix(n, family.hf_prefixes): t for n, t in found.items()}
+    model = family.from_hf(Settings(config, str(path / "config.json")), _found(tensors))
     prefix = next((p for p in family.hf_prefixes for n in folder.tensors if n.startswith(p)), "")
     placed, notices = names.match(str(path), model, tensors, family.hf_names, skip=family.skip, prefix=prefix)
     generation = folder.generation_config

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TYPES", "BlockType", "NonFinite", "decode", "find_non_finite"]
+__all__ = ["TYPES", "BlockType", "NonFinite", "decode", "find_non_finite", "is_known", "known"]
 
 Blocks = NDArray[Any]  # [n] records of a layout
 Codes = NDArray[np.integer[Any]]  # [n, codes of a block]
@@ -26,9 +26,14 @@ _DECODE_SLICE = 1 << 15  # values decoded at a time: the temporaries of a slice 
 _CHECK_SLICE = 1 << 14  # blocks examined at a time
 _BFLOAT16 = "<u2"  # NumPy has no such type: its bits are the upper half of a float32
 
+_FLOAT8 = "|u1"  # likewise: the bits of a float8_e4m3fn
+
 # Type of a float field -> the integer of its size, and the bits of its exponent. All of them
-# set is NaN or infinity, in each of these formats.
-_EXPONENTS = {"<f4": ("<u4", 0x7F80_0000), "<f2": ("<u2", 0x7C00), _BFLOAT16: ("<u2", 0x7F80)}
+# set is NaN or infinity, in each of these formats. Float8 has no infinity, and the one NaN has the
+# bits of the fraction set as well.
+_EXPONENTS = {
+    "<f4": ("<u4", 0x7F80_0000), "<f2": ("<u2", 0x7C00), _BFLOAT16: ("<u2", 0x7F80), _FLOAT8: ("|u1", 0x7F),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class BlockType:
 
     Attributes:
         name: as people write it: `Q4_K`.
-        number: as a GGUF file writes it (`enum ggml_type`).
+        number: as a GGUF file writes it (`enum ggml_type`); -1 of a type that GGUF doesn't have.
         values: values in a block; the length of a row is a multiple of it.
         layout: the record of one block. Only its float fields can be NaN or infinite.
         decoder: [n] records -> float32 [n, values].
@@ -69,18 +74,28 @@ class NonFinite(NamedTuple):
     value: float
 
 
+def known(type_name: str) -> BlockType:
+    """A type by its name: one of `TYPES`, or `F8_E4M3`, which only safetensors files hold."""
+    return _FLOAT8_TYPE if type_name == _FLOAT8_TYPE.name else TYPES[type_name]
+
+
+def is_known(type_name: str) -> bool:
+    """Whether its values can be read."""
+    return type_name in TYPES or type_name == _FLOAT8_TYPE.name
+
+
 def decode(type_name: str, data: NDArray[np.uint8]) -> Floats:
     """All values of a tensor, or of some of its rows.
 
     Args:
-        type_name: a key of `TYPES`.
+        type_name: of a `known` type.
         data: the bytes, flat: whole blocks.
 
     Returns:
         float32, flat. F32 is a view of `data`; all else is new memory, filled slice by slice so
         that nothing else of its size is ever held.
     """
-    kind = TYPES[type_name]
+    kind = known(type_name)
     blocks = _records(kind, data)
     if type_name == "F32":
         return blocks["value"].astype(np.float32, copy=False)
@@ -98,10 +113,10 @@ def find_non_finite(type_name: str, data: NDArray[np.uint8]) -> NonFinite | None
     an infinite value: the largest possible one is below 65504 * 128 * 128.
 
     Args:
-        type_name: a key of `TYPES`.
+        type_name: of a `known` type.
         data: the bytes, flat: whole blocks.
     """
-    kind = TYPES[type_name]
+    kind = known(type_name)
     blocks = _records(kind, data)
     for part in _slices(len(blocks), _CHECK_SLICE):
         found = [
@@ -125,7 +140,7 @@ def _broken(values: NDArray[Any], dtype: str) -> NDArray[np.bool_] | None:
 def _as_float(value: Any, dtype: str) -> float:
     if dtype == _BFLOAT16:
         return float(np.array(int(value) << 16, np.uint32).view(np.float32))
-    return float(value)
+    return float("nan") if dtype == _FLOAT8 else float(value)
 
 
 def _records(kind: BlockType, data: NDArray[np.uint8]) -> Blocks:
@@ -200,6 +215,24 @@ def _f16(blocks: Blocks) -> Floats:
 
 def _bf16(blocks: Blocks) -> Floats:
     return (blocks["value"].astype(np.uint32) << 16).view(np.float32).reshape(-1, 1)
+
+
+def _float8_values() -> Floats:
+    """What each byte means as float8_e4m3fn: sign, 4 bits of exponent, 3 of fraction (Micikevicius 2022)."""
+    byte = np.arange(256)
+    exponent, fraction = byte >> 3 & 15, (byte & 7) / 8
+    size = np.where(exponent == 0, fraction * 2.0**-6, (1 + fraction) * 2.0 ** (exponent - 7))
+    size[byte & 0x7F == 0x7F] = np.nan
+    signed: Floats = np.where(byte < 128, size, -size).astype(np.float32)
+    return signed
+
+
+_FLOAT8_VALUES = _float8_values()
+
+
+def _f8_e4m3(blocks: Blocks) -> Floats:
+    values: Floats = _FLOAT8_VALUES[blocks["value"]]
+    return values.reshape(-1, 1)
 
 
 def _q4_0(blocks: Blocks) -> Floats:
@@ -313,3 +346,4 @@ TYPES: dict[str, BlockType] = {
         _row(23, 256, _iq4_xs, _SCALE, ("high_scales", "u1", 2), ("scales", "u1", 4), ("codes", "u1", 128)),
     )
 }  # fmt: skip
+_FLOAT8_TYPE = _row(-1, 1, _f8_e4m3, ("value", _FLOAT8))

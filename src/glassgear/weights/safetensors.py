@@ -25,6 +25,7 @@ from glassgear.model.gears import Shape
 from glassgear.weights.atomic import replacing
 from glassgear.weights.json_object import parse_object, quoted
 from glassgear.weights.mapped import foreign, map_file
+from glassgear.weights.streamed import StreamedTensor
 from glassgear.weights.tensor import StoredTensor
 
 __all__ = ["BITS", "read", "read_metadata", "write"]
@@ -65,7 +66,7 @@ def read(path: str | PathLike[str]) -> dict[str, StoredTensor]:
 
     Returns:
         name -> tensor, in the order of the header. Types without a decoder (`I64` and `BOOL`
-        buffers, `F8_E4M3` weights) are listed too: they refuse when their values are asked for.
+        buffers, `F8_E5M2` weights) are listed too: they refuse when their values are asked for.
 
     Raises:
         NotFoundError: there is no such file.
@@ -205,14 +206,15 @@ def _kind(value: Any) -> str:
 
 def write(
     path: str | PathLike[str],
-    tensors: Mapping[str, StoredTensor | NDArray[Any]],
+    tensors: Mapping[str, StoredTensor | StreamedTensor | NDArray[Any]],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write a safetensors file; its name appears when it is complete.
 
     Args:
         path: where; a file that is there is replaced.
-        tensors: name -> array, or a stored tensor whose bytes are copied as they are (BF16 too).
+        tensors: name -> array, or a stored tensor whose bytes are copied as they are (BF16 too), or
+            one that is made while it is written.
         metadata: text to keep under `__metadata__`.
 
     Raises:
@@ -232,13 +234,20 @@ def write(
         file.write(len(text).to_bytes(_PREFIX, "little"))
         file.write(text)
         for *_, data in parts:
-            file.write(data.data)
+            for chunk in data.chunks() if isinstance(data, StreamedTensor) else (data.data,):
+                file.write(chunk)
 
 
-def _bytes_of(name: str, tensor: StoredTensor | NDArray[Any]) -> tuple[str, Shape, NDArray[np.uint8]]:
+def _bytes_of(
+    name: str, tensor: StoredTensor | StreamedTensor | NDArray[Any]
+) -> tuple[str, Shape, NDArray[np.uint8] | StreamedTensor]:
     """Type, shape and bytes of a tensor that is to be written."""
     if name == _METADATA:
         raise SettingError(f"a tensor can't have the name `{_METADATA}`")
+    if isinstance(tensor, StreamedTensor):
+        if tensor.type not in BITS:
+            raise SettingError(f"tensor {quoted(name)} is of type {tensor.type}: safetensors has no such type")
+        return tensor.type, tensor.shape, tensor
     if isinstance(tensor, StoredTensor):
         if tensor.type not in BITS or tensor.row_order is not None:
             trouble = "in another row order" if tensor.type in BITS else f"of type {tensor.type}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,32 @@ from glassgear.errors import FormatError, UnsupportedError
 from glassgear.model.gears import Shape
 from glassgear.weights import quant
 
-__all__ = ["StoredTensor"]
+__all__ = ["BlockScales", "StoredTensor", "head_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class BlockScales:
+    """What the values of a matrix are multiplied by, block by block: DeepSeek-V3's FP8.
+
+    Attributes:
+        values: float32 [row blocks, column blocks].
+        size: rows and columns of a block; the last ones of a matrix may be smaller.
+        first: the row of `values`' matrix that is row 0 of this one.
+    """
+
+    values: NDArray[np.float32]
+    size: tuple[int, int]
+    first: int = 0
+
+    def of_rows(self, index: NDArray[np.integer], columns: int) -> NDArray[np.float32]:
+        """The factor of each value of some stored rows: [len(index), columns]."""
+        scales = self.values[(self.first + index) // self.size[0]]
+        return np.repeat(scales, self.size[1], axis=1)[:, :columns]
+
+    def nbytes(self, rows: int) -> int:
+        """Bytes of the scales that so many rows need."""
+        last = -(-(self.first + rows) // self.size[0])
+        return self.values[self.first // self.size[0] : last].nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,12 +47,13 @@ class StoredTensor:
     Attributes:
         name: its name in the file.
         type: `F32`, `BF16`, `Q4_1`, ...: a key of `quant.TYPES`; `INT8_GROUPS`; or another that a
-            file may hold (`I64`, `BOOL`, `F8_E4M3`), whose values can't be read.
+            file may hold (`I64`, `BOOL`, `F8_E5M2`), whose values can't be read.
         shape: row-major; the last axis is contiguous in the file.
         data: its raw bytes, uint8, flat; a view of the mapped file, never written to.
         file: where it lies, for messages.
         row_order: logical row i is stored row `row_order[i]`; None where they agree.
         scales: float32, flat, one for each group of codes (`INT8_GROUPS` of llama2.c alone).
+        blocks: scales of a matrix of float8 values that are kept beside it.
     """
 
     name: str
@@ -36,11 +63,13 @@ class StoredTensor:
     file: str
     row_order: NDArray[np.intp] | None = None
     scales: NDArray[np.float32] | None = None
+    blocks: BlockScales | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes in the file, scales included."""
-        return self.data.nbytes + (0 if self.scales is None else self.scales.nbytes)
+        beside = 0 if self.scales is None else self.scales.nbytes
+        return self.data.nbytes + beside + (self.blocks.nbytes(self.matrix[0]) if self.blocks else 0)
 
     @property
     def matrix(self) -> tuple[int, int]:
@@ -56,7 +85,7 @@ class StoredTensor:
     def float32(self) -> NDArray[np.float32]:
         """All values, decoded, in `shape`. F32 without a row order is a view of the file."""
         rows, _ = self.matrix
-        if self.row_order is None:
+        if self.row_order is None and self.blocks is None:
             return self._decode(self.data, self.scales, rows).reshape(self.shape)
         return self.rows(np.arange(rows)).reshape(self.shape)
 
@@ -66,7 +95,11 @@ class StoredTensor:
         stored = np.asarray(index) if self.row_order is None else self.row_order[index]
         data = self.data.reshape(rows, -1)[stored]
         scales = None if self.scales is None else self.scales.reshape(rows, -1)[stored]
-        return self._decode(data.reshape(-1), scales, len(stored)).reshape(len(stored), columns)
+        values = self._decode(data.reshape(-1), scales, len(stored)).reshape(len(stored), columns)
+        if self.blocks is not None:
+            with np.errstate(over="ignore", invalid="ignore"):  # as in `_decode`
+                values *= self.blocks.of_rows(stored, columns)
+        return values
 
     def reordered(self, order: NDArray[np.intp]) -> StoredTensor:
         """The same bytes, with logical row i taken from row `order[i]` of this tensor."""
@@ -89,6 +122,7 @@ class StoredTensor:
             shape=(count, *self.shape[1:]),
             data=self.data[first * size : (first + count) * size],
             scales=scales,
+            blocks=self.blocks and replace(self.blocks, first=self.blocks.first + first),
         )
 
     def piece(self, index: int) -> StoredTensor:
@@ -103,7 +137,7 @@ class StoredTensor:
         Raises:
             UnsupportedError: its values lie in blocks along a row.
         """
-        kind = quant.TYPES.get(self.type)
+        kind = None if self.blocks else quant.TYPES.get(self.type)
         if kind is None or kind.values != 1 or self.row_order is not None:
             raise UnsupportedError(
                 self.file, f"tensor `{self.name}` is stored the other way round, which {self.type} can't be"
@@ -128,7 +162,7 @@ class StoredTensor:
         else:
             self.require_decodable()
             found = quant.find_non_finite(self.type, self.data)
-            size = quant.TYPES[self.type].values
+            size = quant.known(self.type).values
             field = found.field if found else ""
         if found:
             row, column = divmod(found.block * size, self.matrix[1])
@@ -138,16 +172,23 @@ class StoredTensor:
                 f"{found.block:,} (stored row {row:,}, from column {column:,}). "
                 "The file is damaged or was converted wrongly",
             )
+        if self.blocks is not None and not np.isfinite(self.blocks.values).all():
+            row, column = np.argwhere(~np.isfinite(self.blocks.values))[0]
+            raise FormatError(
+                self.file,
+                f"the scale of block {row:,}, {column:,} of tensor {self.name!r:.80} is "
+                f"{self.blocks.values[row, column]}. The file is damaged or was converted wrongly",
+            )
 
     def require_decodable(self) -> None:
-        """Refuse a type that `quant` has no decoder for, as the I64 and BOOL of buffers, or F8_E4M3.
+        """Refuse a type that `quant` has no decoder for, as the I64 and BOOL of buffers, or F8_E5M2.
 
         Files may hold such tensors; only one that a model needs is a reason to refuse them.
 
         Raises:
             UnsupportedError: the tensor and its type.
         """
-        if self.type not in quant.TYPES and self.scales is None:
+        if not quant.is_known(self.type) and self.scales is None:
             raise UnsupportedError(
                 self.file,
                 f"tensor `{self.name}` holds values of type {self.type}, which this version can't "
@@ -163,3 +204,30 @@ class StoredTensor:
                 return (codes * scales.reshape(-1, 1)).reshape(-1)
         self.require_decodable()
         return quant.decode(self.type, data)
+
+
+def head_rows(parts: Sequence[StoredTensor], transposed: Sequence[bool]) -> StoredTensor | None:
+    """One matrix from tensors that hold some rows of each of its heads; a copy, so it takes memory.
+
+    Args:
+        parts: [heads, rows, columns] each, with the same heads and columns.
+        transposed: of each, whether it is [heads, columns, rows].
+
+    Returns:
+        In each head the rows of the first, then those of the next: [heads * rows, columns], of the type
+        of the parts if they have a common one without blocks, else F32. None: the sizes don't fit.
+    """
+    kinds = {part.type for part in parts}
+    plain = len(kinds) == 1 and (kind := quant.TYPES.get(parts[0].type)) is not None and kind.values == 1
+    cells = []
+    for part, turned in zip(parts, transposed, strict=True):
+        data = part.data if plain else part.float32().reshape(-1).view(np.uint8)
+        whole = data.reshape(*part.shape, -1)  # [heads, rows, columns, bytes]
+        cells.append(whole.swapaxes(1, 2) if turned else whole)
+    heads, _, columns, _ = cells[0].shape
+    if any((cell.shape[0], cell.shape[2]) != (heads, columns) for cell in cells):
+        return None
+    joined = np.concatenate(cells, axis=1)
+    shape = (heads * joined.shape[1], columns)
+    name = " and ".join(part.name for part in parts)
+    return StoredTensor(name, parts[0].type if plain else "F32", shape, joined.reshape(-1), parts[0].file)

@@ -7,14 +7,28 @@ gears and their paths.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
-from glassgear.errors import FormatError
-from glassgear.model.gears import Model, Shape
+from glassgear.errors import FormatError, SettingError, UnsupportedError
+from glassgear.model.gears import Activation, Model, Shape
 from glassgear.model.settings import Settings
 
-__all__ = ["IGNORED", "Family", "Found", "Names", "Rows", "Stacked", "Transposed", "quotient", "table"]
+__all__ = [
+    "IGNORED",
+    "Family",
+    "Found",
+    "HeadRows",
+    "Names",
+    "Rows",
+    "Stacked",
+    "Transposed",
+    "activation",
+    "quotient",
+    "sizes_of",
+    "table",
+]
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,27 @@ class Stacked:
     target: str | Rows
 
 
-Place = str | Rows | Transposed | Stacked
+@dataclass(frozen=True)
+class HeadRows:
+    """The stored tensor is [heads, rows, columns]: some rows of each head of the target.
+
+    Several tensors lead to one target, which has the heads one below the other, and in each head
+    the rows of the first tensor, then those of the next.
+
+    Attributes:
+        target: where they belong.
+        order: which of them this is, from 0.
+        count: how many there are.
+        transposed: whether it is [heads, columns, rows].
+    """
+
+    target: str
+    order: int
+    count: int = 2
+    transposed: bool = False
+
+
+Place = str | Rows | Transposed | Stacked | HeadRows
 Names = Mapping[str, Place]
 """Foreign stem -> gear stem or rule, such as `layers.#.mlp.up_proj.` -> `blocks.#.ffn.up.`.
 
@@ -124,6 +158,8 @@ def _in_block(place: Place) -> Place:
         return f"blocks.#.{place}."
     if isinstance(place, Rows):
         return Rows(*(f"blocks.#.{target}." for target in place.targets))
+    if isinstance(place, HeadRows):
+        return replace(place, target=f"blocks.#.{place.target}.")
     inner = _in_block(place.target)
     assert isinstance(inner, str | Rows)
     return type(place)(inner)
@@ -134,6 +170,51 @@ def quotient(dim: int, heads: int, path: str) -> int:
     if dim % heads:
         raise FormatError(path, f"width {dim} doesn't divide by {heads} heads, and no head width is given")
     return dim // heads
+
+
+@contextmanager
+def sizes_of(path: str) -> Iterator[None]:
+    """Inside, sizes that gears refuse are the fault of the file.
+
+    Raises:
+        FormatError: such sizes.
+    """
+    try:
+        yield
+    except SettingError as error:
+        raise FormatError(path, f"describes a model that can't be: {error}") from None
+
+
+# How config.json spells activations. `gelu` is the exact one; all the others of that name are its tanh
+# form, which transformers writes in several ways that differ in rounding alone.
+ACTIVATIONS: Mapping[str, Activation] = {
+    "gelu": "gelu", "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_python_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh", "gelu_accurate": "gelu_tanh",
+    "silu": "silu", "swish": "silu", "relu": "relu", "linear": "identity",
+}  # fmt: skip
+
+
+def activation(s: Settings, key: str, default: str, *allowed: Activation) -> Activation:
+    """The activation that a config names.
+
+    Args:
+        s: the config.
+        key: its key, such as `hidden_act`.
+        default: the name that holds where the config doesn't say.
+        allowed: those that the family takes; empty: all that there are.
+
+    Raises:
+        UnsupportedError: another name.
+    """
+    name = s.take(key, str, default)
+    found = ACTIVATIONS.get(name)
+    if found is None or (allowed and found not in allowed):
+        fitting = (theirs for theirs, ours in ACTIVATIONS.items() if not allowed or ours in allowed)
+        raise UnsupportedError(
+            s.path, f"`{s.prefix}{key}` is {name!r:.80}; only {', '.join(fitting)} can be run"
+        )
+    return found
 
 
 # Keys of config.json that don't enter the forward pass of any family.

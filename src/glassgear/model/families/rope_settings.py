@@ -13,7 +13,13 @@ __all__ = ["rope_from_gguf", "rope_from_hf"]
 
 
 def rope_from_hf(
-    config: Settings, head_dim: int, context: int, *, theta: float = 10000.0, partly: bool = False
+    config: Settings,
+    head_dim: int,
+    context: int,
+    *,
+    theta: float = 10000.0,
+    partly: bool = False,
+    partial: float = 1.0,
 ) -> Rope:
     """The rotary settings of a `config.json`.
 
@@ -26,12 +32,13 @@ def rope_from_hf(
         context: trained length.
         theta: the base where none is given.
         partly: whether the family knows heads of which only a part turns.
+        partial: that part where none is given.
     """
     old, new = config.mapping("rope_scaling"), config.mapping("rope_parameters")
     values: dict[str, Any] = {**(old or {}), **(new or {})}
     inner = Settings(values, config.path, "rope_parameters." if new else "rope_scaling.")
     outer_theta = config.take("rope_theta", float, theta)
-    outer_partial = config.take("partial_rotary_factor", float, 1.0)
+    outer_partial = config.take("partial_rotary_factor", float, partial)
     theta = inner.take("rope_theta", float, outer_theta)
     partial = inner.take("partial_rotary_factor", float, outer_partial)
     if not theta > 0:
@@ -93,7 +100,14 @@ def _scaling(kind: str, s: Settings, context: int) -> RopeScaling | None:
     )
 
 
-def rope_from_gguf(config: Settings, head_dim: int, context: int, factors: tuple[float, ...] | None) -> Rope:
+def rope_from_gguf(
+    config: Settings,
+    head_dim: int,
+    context: int,
+    factors: tuple[float, ...] | None,
+    *,
+    on_scores: bool = False,
+) -> Rope:
     """The rotary settings of GGUF metadata (`<arch>.rope.*`).
 
     Args:
@@ -101,6 +115,8 @@ def rope_from_gguf(config: Settings, head_dim: int, context: int, factors: tuple
         head_dim: width of a head.
         context: trained length.
         factors: the file's `rope_freqs.weight`, which divides the frequencies (Llama 3.1).
+        on_scores: whether the family multiplies scores by what `yarn_log_multiplier` says; cos and
+            sin stay as they are then.
     """
     dim = _even(config.size("rope.dimension_count", head_dim), config.path)
     theta = config.take("rope.freq_base", float, 10000.0)
@@ -116,7 +132,7 @@ def rope_from_gguf(config: Settings, head_dim: int, context: int, factors: tuple
     config.ignore(["rope.scaling.finetuned"])
     if not theta > 0 or factor < 0:
         raise FormatError(config.path, f"impossible RoPE settings: base {theta:g}, factor {factor:g}")
-    if log_multiplier:
+    if log_multiplier and not on_scores:
         raise UnsupportedError(config.path, "`rope.scaling.yarn_log_multiplier` is not supported")
     scaling: RopeScaling | None = None
     if factors is not None:
@@ -134,7 +150,7 @@ def rope_from_gguf(config: Settings, head_dim: int, context: int, factors: tuple
         stretch = factor or 1.0
         scaling = RopeScaling(
             "yarn", stretch, original, beta_fast=fast, beta_slow=slow,
-            attention_factor=magnitude * yarn_magnitude(stretch),
+            attention_factor=magnitude if log_multiplier else magnitude * yarn_magnitude(stretch),
         )  # fmt: skip
     elif kind != "none":
         raise UnsupportedError(config.path, f"RoPE scaling `{kind}` is not supported: linear and yarn are")

@@ -37,7 +37,8 @@ class LayerNorm(Gear):
     @property
     def tensors(self) -> dict[str, Shape]:
         """`weight` [dim], and `bias` [dim] where there is one."""
-        return {"weight": (self.dim,)} | ({"bias": (self.dim,)} if self.bias else {})
+        extra: dict[str, Shape] = {"bias": (self.dim,)} if self.bias else {}
+        return {"weight": (self.dim,)} | extra
 
 
 @dataclass(frozen=True)
