@@ -6,8 +6,9 @@
 Each model is converted to a folder, to GGUFs of several types and, where it can be, to a `.bin`. The
 programs that are installed read those files with their own tokenizers and take the likeliest token
 COUNT times; so does Glassgear's float32 reference, on the source for float types, on the same file
-for quantised ones. A line says for how many tokens both agree. llama.cpp rounds activations to 8 bits, so
-that with quantised types the two may part where two tokens are nearly as likely. Exit code 1 if an f32
+for quantised ones. A line says how many tokens agree until the first that doesn't. llama.cpp rounds
+activations to 8 bits for quantised types and may take another token where two are nearly as likely:
+there it is given the reference's text, and all tokens that agree are counted. Exit code 1 if an f32
 conversion disagrees. The last line is JSON.
 """
 
@@ -40,9 +41,12 @@ def reference(model: LanguageModel, count: int) -> tuple[list[int], list[int]]:
     return ids, [token for piece in pieces for token in piece.ids]
 
 
-def of_worker(python: str, worker: str, model: Path, count: int) -> tuple[list[int], list[int]]:
-    """The same by another program in a Python of its own."""
+def of_worker(
+    python: str, worker: str, model: Path, count: int, given: Sequence[int] | None = None
+) -> tuple[list[int], list[int]]:
+    """The same by another program in a Python of its own; `given` is what its text goes on with."""
     command = [python, str(WORKERS / f"{worker}.py"), str(model), str(count), PROMPT]
+    command += [] if given is None else [json.dumps(given)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message")
@@ -80,9 +84,14 @@ def compared(source: Path, folder: Path, options: argparse.Namespace) -> Iterato
         row: dict[str, Any] = {"source": source.name, "target": container, "type": kind, "program": name}
         try:
             convert(source, target, Wanted(type=kind))
-            wanted = made if kind in EXACT else reference(load(target, backend="reference"), options.count)[1]
-            their_ids, their_made = of_worker(python, worker, target, options.count)
-            row |= {"same ids": their_ids == ids, "agree": agreement(wanted, their_made)}
+            if kind in EXACT:
+                their_ids, theirs = of_worker(python, worker, target, options.count)
+                agree = agreement(made, theirs)
+            else:
+                wanted = reference(load(target, backend="reference"), options.count)[1]
+                their_ids, theirs = of_worker(python, worker, target, options.count, wanted)
+                agree = sum(a == b for a, b in zip(wanted, theirs, strict=True))
+            row |= {"same ids": their_ids == ids, "agree": agree}
         except (GlassgearError, RuntimeError) as trouble:
             row["trouble"] = str(trouble)
         yield row

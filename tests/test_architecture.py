@@ -19,8 +19,8 @@ LEVELS = (
     ("weights", "text"),
     ("backends", "sampling", "sampling_settings", "llama2c_sampling"),
     ("generate",),
-    ("trace",),
-    ("language_model", "loading", "measure"),
+    ("trace", "convert"),
+    ("language_model", "encode", "loading", "measure"),
     ("lab", "train", "serve"),
     ("cli", "__main__"),
 )

@@ -440,3 +440,25 @@ def test_logprobs_of_a_bad_row_are_an_error(bad: float) -> None:
         logprobs(np.array([[0, 1], [0, bad]], np.float32))
     with pytest.raises(NonFiniteError):
         logprobs(np.full((2, 2), -np.inf, np.float32))
+
+
+def test_a_draw_is_told_before_it_is_made() -> None:
+    logits = np.random.default_rng(3).standard_normal(500).astype(np.float32)
+    sampler = Sampler(Sampling(seed=5, temperature=1.3))
+    for _ in range(20):
+        told = sampler.draw(logits, [])
+        assert told is not None and told == sampler.draw(logits, [])
+        assert told.low - 1e-6 <= told.number <= told.high + 1e-6
+        share = sampler.probabilities(logits, [])[told.id]
+        assert told.high - told.low == pytest.approx(share)
+        assert sampler.next(logits, []) == told.id
+    assert Sampler(Sampling(temperature=0)).draw(logits, []) is None
+
+
+def test_skipped_draws_are_as_if_they_had_been_made() -> None:
+    logits = np.zeros(1000, np.float32)
+    settings = Sampling(seed=9, top_k=0, top_p=1, min_p=0)
+    first, second = Sampler(settings), Sampler(settings)
+    made = [first.next(logits, []) for _ in range(6)]
+    second.skip(4)
+    assert [second.next(logits, []) for _ in range(2)] == made[4:]

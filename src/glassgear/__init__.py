@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from glassgear._version import __version__
 
 if TYPE_CHECKING:
+    from glassgear.encode import Candidate, Gap
     from glassgear.errors import (
         ContextFullError,
         DownloadError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from glassgear.weights.pull import pull
 
 _HOMES = {
+    "encode": ("Candidate", "Gap"),
     "errors": (
         "ContextFullError", "DownloadError", "FileError", "FormatError", "GlassgearError", "NonFiniteError",
         "NotFoundError", "SettingError", "TemplateError", "TokenizerError", "UnsupportedError",
@@ -49,10 +51,12 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Candidate",
     "ContextFullError",
     "DownloadError",
     "FileError",
     "FormatError",
+    "Gap",
     "GlassgearError",
     "LanguageModel",
     "NonFiniteError",

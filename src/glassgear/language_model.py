@@ -5,10 +5,10 @@ Everything here is thin: prompts become requests, `generate.generate` runs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,11 @@ from glassgear.text.stops import stop_strings
 from glassgear.weights.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
+    from glassgear.encode import Gap, Pooling
     from glassgear.sampling import LogitsHook
     from glassgear.text.base import Tokenizer
     from glassgear.text.chat import ChatTemplate
+    from glassgear.trace.explain import Explanation
     from glassgear.trace.trace import Trace
 
 __all__ = ["LanguageModel", "Score", "Session"]
@@ -169,17 +171,14 @@ class LanguageModel:
         """A conversation with the cache: each call computes only what changed."""
         return Session(self)
 
-    def logits(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """Logits after every id, float32 [len(ids), vocab]."""
-        ids = self._checked(arguments.ids(ids))
-        self.check_length(len(ids))
-        if not ids:
-            return np.zeros((0, self.gears.vocab), np.float32)
-        track = self.backend.open()
-        try:
-            return self.backend.step([Chunk(track, ids, "all")])[0]
-        finally:
-            self.backend.close(track)
+    def logits(self, ids: Sequence[int], *, types: Sequence[int] | None = None) -> NDArray[np.float32]:
+        """Logits of every row, float32 [len(ids), vocab]: of a decoder those of the next token.
+
+        Args:
+            ids: the text.
+            types: token types, for models that have them; None: all 0.
+        """
+        return self._rows(ids, types, "logits")
 
     def hidden(self, ids: Sequence[int], *, types: Sequence[int] | None = None) -> NDArray[np.float32]:
         """Final hidden states, float32 [len(ids), dim]: what the head reads.
@@ -188,13 +187,20 @@ class LanguageModel:
             ids: the text.
             types: token types, for models that have them; None: all 0.
         """
+        return self._rows(ids, types, "hidden")
+
+    def _rows(
+        self, ids: Sequence[int], types: Sequence[int] | None, output: Literal["logits", "hidden"]
+    ) -> NDArray[np.float32]:
         ids = self._checked(arguments.ids(ids))
         self.check_length(len(ids))
+        if types is not None:
+            types = self._checked_types(arguments.ids(types), len(ids))
         if not ids:
-            return np.zeros((0, self.gears.dim), np.float32)
+            return np.zeros((0, self.gears.vocab if output == "logits" else self.gears.dim), np.float32)
         track = self.backend.open()
         try:
-            return self.backend.step([Chunk(track, ids, "all", types)], output="hidden")[0]
+            return self.backend.step([Chunk(track, ids, "all", types)], output=output)[0]
         finally:
             self.backend.close(track)
 
@@ -226,11 +232,13 @@ class LanguageModel:
         sampling = Sampling(**({"temperature": 0.0} | settings))
         ids = self.encode(prompt, parse_special=parse_special)
         self.check_length(len(ids) + max(0, max_tokens - 1), "the trace")
-        own = self._tokenizer
+        own, sampler = self._tokenizer, Sampler(sampling)
+        if not sampling.greedy:
+            settings = settings | {"seed": sampler.seed}
         return record(
             self.backend,
             ids,
-            sampler=Sampler(sampling),
+            sampler=sampler,
             max_tokens=arguments.whole("max_tokens", max_tokens, 0),
             end_ids=self.end_ids,
             select=(select,) if isinstance(select, str) else tuple(select),
@@ -244,6 +252,105 @@ class LanguageModel:
             },
         )
 
+    def explain(
+        self,
+        prompt: str | Sequence[int] | Trace | None,
+        path: str,
+        token: int = -1,
+        index: int | Sequence[int] | None = None,
+        *,
+        max_tokens: int = 0,
+        parse_special: bool = False,
+        **settings: Any,
+    ) -> Explanation:
+        """How one number came about: every factor of it, in the arithmetic of the backend.
+
+        Args:
+            prompt: text or ids, which are run, or a trace of this model.
+            path: of a value, such as `blocks.2.ffn.down`; `probability` and `sampled` follow from `head`.
+            token: number of the token; negative ones count from the end.
+            index: place of the number in the token's value: channel, or head and channel, or head and
+                seen token. None: the number of the largest size.
+            max_tokens: how many ids to add to a prompt.
+            parse_special: as for `generate`.
+            **settings: as for `trace`.
+
+        Raises:
+            SettingError: there is no such value, token or number; the message says what there is.
+        """
+        from glassgear.trace.explain import desk_for, explain
+        from glassgear.trace.trace import Trace
+
+        def run(select: Sequence[str]) -> Trace:
+            return self.trace(
+                ids, max_tokens=max_tokens, select=select, parse_special=parse_special, **settings
+            )
+
+        source: Trace | Callable[[Sequence[str]], Trace] = run
+        if isinstance(prompt, Trace):
+            source = prompt
+        else:
+            arguments.known_options(settings, OPTIONS)
+            ids = self.encode(prompt, parse_special=parse_special)
+            sampling = Sampling(**({"temperature": 0.0} | settings))
+            if not sampling.greedy:  # further runs have to draw the same ids
+                settings = settings | {"seed": Sampler(sampling).seed}
+        piece = None if self._tokenizer is None else self._tokenizer.piece
+        desk = desk_for(self.backend, self.checkpoint.tensors, source, path, piece=piece)
+        return explain(desk, path, token, index)
+
+    def embed(
+        self,
+        texts: str | Sequence[str] | Sequence[Sequence[int]],
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool | None = None,
+        truncate: bool = False,
+        notice: Callable[[str], None] | None = None,
+    ) -> NDArray[np.float32]:
+        """One vector for each text, float32 [texts, dim]: alike for texts that mean something alike.
+
+        Args:
+            texts: one or several, or lists of ids that are taken as they are.
+            pooling: `mean`, `cls`, `last` or `pooler`, see `encode.Method`; None: as the checkpoint says.
+            normalize: divide each vector by its length; None: as the checkpoint says, else yes.
+            truncate: cut off what the model has no room for, instead of refusing it.
+            notice: is told in a line if texts were cut.
+
+        Raises:
+            ContextFullError: a text that is too long, without `truncate`.
+        """
+        from glassgear import encode
+
+        return encode.embed(
+            self, texts, pooling=pooling, normalize=normalize, truncate=truncate, notice=notice
+        )
+
+    def fill(self, text: str, top: int = 5) -> list[Gap]:
+        """The likeliest tokens for each masked word of a text, such as `Paris is the [MASK] of France`.
+
+        Args:
+            text: with the tokenizer's mask where words are to be guessed. Each is guessed while the
+                others are open.
+            top: how many tokens for each.
+        """
+        from glassgear import encode
+
+        return encode.fill(self, text, top)
+
+    def require_causal(self) -> None:
+        """Refuse what only works from left to right.
+
+        Raises:
+            SettingError: tokens of this model see later ones.
+        """
+        if not self.gears.causal:
+            raise SettingError(
+                f"{self.gears.family} reads a text in both directions, so it can neither continue nor score "
+                "one: embed (`glassgear embed`, model.embed) turns texts into vectors, "
+                "fill (`glassgear fill`, model.fill) guesses masked words"
+            )
+
     def score(self, text: str | Sequence[int]) -> Score:
         """Log-probability of each token of a text given those before it.
 
@@ -251,6 +358,7 @@ class LanguageModel:
         every token is seen with at least half a context before it. Text is encoded with the
         tokens the model expects around it (BOS), which aren't scored.
         """
+        self.require_causal()
         ids = self._checked(
             self.tokenizer.encode(text, add_special=True) if isinstance(text, str) else arguments.ids(text)
         )
@@ -285,6 +393,17 @@ class LanguageModel:
                 raise SettingError(f"id {token} is outside the model's vocabulary, 0 to {vocab - 1}")
         return ids
 
+    def _checked_types(self, types: list[int], count: int) -> list[int]:
+        table = self.gears.token_types
+        if table is None:
+            raise SettingError("this model has no token types")
+        if len(types) != count:
+            raise SettingError(f"there are {len(types)} token types for {count} ids")
+        for one in types:
+            if not 0 <= one < table.count:
+                raise SettingError(f"token type {one} is outside the model's, 0 to {table.count - 1}")
+        return types
+
     def check_length(self, length: int, what: str = "the text") -> None:
         """Refuse what is longer than the context."""
         if length > self.context:
@@ -311,6 +430,7 @@ class Session:
     """One sequence and its cache. A call reuses the longest common prefix with the last one."""
 
     def __init__(self, model: LanguageModel) -> None:
+        model.require_causal()
         self.model = model
         self._track = model.backend.open()
         self._ids: list[int] = []  # what the cache holds

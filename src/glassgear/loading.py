@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from glassgear.arguments import whole
-from glassgear.errors import SettingError
+from glassgear.errors import NotFoundError, SettingError
 
 if TYPE_CHECKING:
     from glassgear.backends.base import Backend
     from glassgear.language_model import LanguageModel
+    from glassgear.model.gears import Model
     from glassgear.text.base import Tokenizer
     from glassgear.weights.checkpoint import Checkpoint
 
-__all__ = ["load", "load_tokenizer"]
+__all__ = ["load", "load_tokenizer", "with_gears"]
 
 BACKENDS = ("cpu", "reference", "torch")
 MOST_THREADS = 1024
@@ -33,12 +35,14 @@ def load(
     on_compile: Callable[[str], None] | None = None,
     device: str | None = None,
     dtype: Literal["float32", "bfloat16", "float16"] | None = None,
+    random: bool = False,
+    seed: int = 0,
 ) -> LanguageModel:
     """Load a model.
 
     Args:
         path_or_name: a GGUF file, a llama2.c `.bin`, a Hugging Face folder, or a name that
-            `glassgear list` shows.
+            `glassgear list` shows; with `random` also a model file (TOML) or a published config.
         tokenizer: another tokenizer than the model's own: a file, or one already loaded.
         backend: what runs the model: `cpu` at the machine's speed, `reference` in NumPy float32,
             `torch` in PyTorch (`pip install "glassgear[torch]"`).
@@ -50,18 +54,25 @@ def load(
         device: of the torch backend: `cpu`, `cuda`, `cuda:1`, ...
         dtype: of the torch backend: what weights and values are computed in; None: float32.
 
+        random: take random weights, whether or not the model has its own.
+        seed: of these.
+
     Raises:
-        GlassgearError: nothing there, damaged, or not supported; the message says which.
+        GlassgearError: nothing there, damaged, not supported, or more than there is memory for; the
+            message says which.
     """
     from glassgear.language_model import LanguageModel
-    from glassgear.weights.open import open_checkpoint
-    from glassgear.weights.pull import resolve
+    from glassgear.weights.described import open_named
 
     if context is not None:
         context = whole("context", context, 1)
     if threads is not None:
         threads = whole("threads", threads, 1, MOST_THREADS)
-    checkpoint = open_checkpoint(resolve(path_or_name))
+    checkpoint = open_named(path_or_name)
+    if random:
+        checkpoint = _with_random_weights(checkpoint, whole("seed", seed, 0), backend)
+    elif not checkpoint.tensors:
+        raise NotFoundError(checkpoint.path, _without_weights(checkpoint))
     found: Tokenizer | None
     if tokenizer is None:
         found = _own_tokenizer(checkpoint)
@@ -73,6 +84,69 @@ def load(
         raise SettingError(f"tokenizer must be a path or a tokenizer, found {tokenizer!r:.60}")
     runner = _backend(backend, checkpoint, threads, cache_type, on_compile, device, dtype)
     return LanguageModel(checkpoint, runner, found, context=context)
+
+
+def with_gears(
+    model: LanguageModel,
+    gears: Model,
+    threads: int | None = None,
+    *,
+    cache_type: Literal["f32", "f16"] | None = None,
+    on_compile: Callable[[str], None] | None = None,
+    device: str | None = None,
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None,
+) -> LanguageModel:
+    """The weights and the tokenizer of a loaded model under another tree, which has the same tensors.
+
+    Args:
+        model: the loaded model.
+        gears: the other tree, with another activation, say.
+        threads: this and what follows as for `load`.
+        cache_type: see `load`.
+        on_compile: see `load`.
+        device: see `load`.
+        dtype: see `load`.
+    """
+    from glassgear.language_model import LanguageModel
+    from glassgear.model.gears import tensors
+
+    if tensors(gears) != tensors(model.gears):
+        raise SettingError("the other tree needs other tensors than the model has")
+    checkpoint = replace(model.checkpoint, model=gears)
+    runner = _backend(model.backend.name, checkpoint, threads, cache_type, on_compile, device, dtype)
+    return LanguageModel(checkpoint, runner, model._tokenizer, context=model.context)
+
+
+def _without_weights(checkpoint: Checkpoint) -> str:
+    from glassgear.weights.pull import known
+
+    name = checkpoint.path
+    fetch = f"`glassgear pull {name}` fetches one that has, and " if name in known() else ""
+    return (
+        f"is a {checkpoint.container}, which has no weights: {fetch}--random draws some (random=True in "
+        "Python); `glassgear show` and `glassgear params` need none"
+    )
+
+
+def _with_random_weights(checkpoint: Checkpoint, seed: int, backend: str) -> Checkpoint:
+    """Random weights for a model that fits into memory.
+
+    Raises:
+        SettingError: it doesn't; the message says how much it needs and how much there is.
+    """
+    from glassgear.measure.machine import free_memory
+    from glassgear.model.ledger import ledger
+    from glassgear.weights.described import with_random_weights
+
+    # All backends but the reference keep weights in a form of their own, beside those that were drawn.
+    needed = ledger(checkpoint.model).nbytes * (1 if backend == "reference" else 2)
+    free = free_memory()
+    if free is not None and needed > free:
+        raise SettingError(
+            f"random weights for {checkpoint.path} need {needed / 1e9:,.1f} GB of memory in float32, and "
+            f"{free / 1e9:,.1f} GB are free; `glassgear show` and `glassgear params` need none"
+        )
+    return with_random_weights(checkpoint, seed)
 
 
 def _backend(

@@ -37,6 +37,7 @@ from glassgear.errors import NonFiniteError, SettingError
 from glassgear.sampling_settings import Sampling
 
 __all__ = [
+    "Draw",
     "LogitsHook",
     "Sampler",
     "Sampling",
@@ -89,6 +90,24 @@ class Stage:
         return out
 
 
+@dataclass(frozen=True)
+class Draw:
+    """Which id a random number means.
+
+    Attributes:
+        number: in [0, 1).
+        low: where the id's stretch of [0, 1) begins; ids stand there in rising order, each as long as it
+            is probable.
+        high: where it ends.
+        id: the id.
+    """
+
+    number: float
+    low: float
+    high: float
+    id: int
+
+
 class Sampler:
     """Chooses ids for one sequence. Its random numbers are its own: neighbours in a batch don't matter.
 
@@ -130,6 +149,23 @@ class Sampler:
             return int(last.ids[0])
         return int(last.ids[_draw(_weights(last.logits), self._uniform())])
 
+    def skip(self, draws: int) -> None:
+        """Leave out so many random numbers, as if so many ids had been drawn; greedy choices take none."""
+        self._bits.advance(draws)
+
+    def draw(self, logits: FloatArray, history: Sequence[int]) -> Draw | None:
+        """What `next` would draw, without using up its random number; None where nothing is drawn."""
+        last = self._last(logits, history)
+        if self.settings.greedy:
+            return None
+        state = self._bits.state
+        number = self._uniform()
+        self._bits.state = state
+        place = _draw(_weights(last.logits), number)
+        ends = np.cumsum(last.probabilities)
+        low = float(ends[place - 1]) if place else 0.0
+        return Draw(number, low, float(ends[place]), int(last.ids[place]))
+
     def stages(self, logits: FloatArray, history: Sequence[int]) -> list[Stage]:
         """Every stage that `next` would run, in order; nothing is drawn."""
         return list(self._run(logits, history))
@@ -162,7 +198,8 @@ class Sampler:
         if self.hook:
             values = _hooked(values, history, self.hook)
             yield self._stage("hook", getattr(self.hook, "__name__", "a function"), values)
-        _check_finite(values, "the logits after bias, penalties and hook")
+        if chosen.logit_bias or chosen.penalises or self.hook:
+            _check_finite(values, "the logits after bias, penalties and hook")
         if chosen.greedy:
             best = int(values.argmax())
             yield Stage("greedy", "", np.array([best], np.int64), values[best : best + 1])

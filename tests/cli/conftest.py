@@ -19,7 +19,7 @@ COMPILING = {"compiling kernels for this processor, once"}
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing in the environment that changes what is printed."""
-    for name in ("NO_COLOR", "GLASSGEAR_DEBUG"):
+    for name in ("COLUMNS", "NO_COLOR", "GLASSGEAR_DEBUG"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -16,7 +16,7 @@ def test_the_tree_with_shapes_parameters_and_types(call: Call, speaker: str) -> 
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[0] == ["speaker.gguf", "·", "llama", "·", "gguf"]
     assert ["├─", "embed", "Embed", "[260,", "264]", "68,640", "274.6", "kB", "F32"] in lines
-    assert ["├─", "blocks.0-1", "(×2)", "Block", "215,952", "863.8", "kB"] in lines
+    assert ["├─", "blocks.0-1", "(×2)", "Block", "pre-norm", "215,952", "863.8", "kB"] in lines
     assert ["│", "│", "├─", "key", "Linear", "[132,", "264]", "34,848", "139.4", "kB", "F32"] in lines
     assert ["└─", "head", "Head", "[260,", "264]", "68,640", "274.6", "kB", "F32"] in lines
 

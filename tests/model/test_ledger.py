@@ -8,10 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import pytest
 
+from glassgear.backends.base import PAGE, Chunk
+from glassgear.backends.reference import Reference
 from glassgear.model import presets
 from glassgear.model.families.llama import config_from_hf, llama
 from glassgear.model.gears import (
@@ -23,6 +26,7 @@ from glassgear.model.gears import (
     Experts,
     GatedFFN,
     Head,
+    LatentAttention,
     LayerNorm,
     LearnedPositions,
     Model,
@@ -31,10 +35,13 @@ from glassgear.model.gears import (
     Router,
     ScaleNorm,
     TokenTypes,
+    tensors,
+    walk,
 )
-from glassgear.model.ledger import Ledger, Reach, ledger, purposes
+from glassgear.model.ledger import Counts, Ledger, Reach, ledger, purposes
 from glassgear.model.settings import Settings
-from tests.models import tiny_config
+from tests.models import random_tensors, tiny_config
+from tests.trees import TREES
 
 LLAMA_2_7B: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -262,6 +269,37 @@ def _read(config: Any, theirs: Any) -> Model:
     shapes = {name: tuple(value.shape) for name, value in theirs.named_parameters()}
     known = {k: v for k, v in config.to_dict().items() if not k.endswith("_implementation")}
     return family.from_hf(Settings(known, "config.json"), Found(shapes))
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_every_gear_is_counted_in_every_way_of_putting_gears_together(name: str) -> None:
+    """A gear with a matrix costs operations; one that keeps something of a token, cache."""
+    model = TREES[name]()
+    found = ledger(model)
+    values = sum(prod(shape) for shape in tensors(model).values())
+    assert (
+        found.parameters + found.buffers == values == sum(row.parameters + row.buffers for row in found.rows)
+    )
+    assert sum(purposes(model).values()) == found.parameters
+    counts = Counts()
+    for path, gear in walk(model):
+        matrices = [shape for shape in gear.tensors.values() if len(shape) == 2]
+        if matrices and not isinstance(gear, Embed | LearnedPositions | TokenTypes):
+            assert counts.of(gear).flops > 0, path
+    caches = [g for _, g in walk(model) if isinstance(g, Attention | LatentAttention)]
+    assert sum(found.count.reaches.values()) == len(caches)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_the_cache_that_is_counted_is_the_one_that_backends_keep(name: str) -> None:
+    model = TREES[name]()
+    if not model.causal:
+        assert ledger(model).cache_values == 0
+        return
+    backend = Reference(model, random_tensors(model))
+    backend.step([Chunk(backend.open(), [1, 2, 3])])
+    pages = -(-backend.cache_nbytes // max(1, PAGE * ledger(model).kv_bytes_per_token))
+    assert backend.cache_nbytes == pages * PAGE * ledger(model).kv_bytes_per_token
 
 
 # --------------------------------------------------------------------------------------------

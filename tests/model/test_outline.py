@@ -10,6 +10,7 @@ from glassgear.model.gears import Experts
 from glassgear.model.ledger import ledger
 from glassgear.model.outline import Node, numbers, outline
 from tests.models import tiny_config
+from tests.trees import TREES
 
 
 def of(name: str, every: bool = False) -> Node:
@@ -38,9 +39,9 @@ def test_experts_are_one_node_that_occurs_in_every_layer() -> None:
     assert experts.count.values == sum(part.count.values * len(part.names) for part in experts.parts)
 
 
-@pytest.mark.parametrize("name", ["deepseek-v3", "gemma-3-1b", "mobilebert"])
+@pytest.mark.parametrize("name", ["deepseek-v3", "gemma-3-1b", "mobilebert", *TREES])
 def test_nodes_add_up_to_the_whole(name: str) -> None:
-    root = of(name)
+    root = outline(ledger(TREES[name]())) if name in TREES else of(name)
     holders = [node for node in root.walk() if node.tensors]
     own = [sum(_size(shape) for shape in node.tensors.values()) * node.times for node in holders]
     assert sum(own) == root.count.values

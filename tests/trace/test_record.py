@@ -134,3 +134,14 @@ def test_other_files_are_no_traces(tmp_path: Path) -> None:
     safetensors.write(tmp_path / "d.safetensors", {"w": np.zeros(3, np.float32)}, {"glassgear.trace": "{}"})
     with pytest.raises(FormatError, match="description is damaged"):
         Trace.open(tmp_path / "d.safetensors")
+
+
+def test_a_prompt_of_several_passes_has_every_token_once() -> None:
+    model, weights = tiny(layers=1)
+    ids = np.random.default_rng(2).integers(0, 100, 700).tolist()
+    select = ["embed", "blocks.0.attention.key", "norm"]
+    trace = record(Reference(model, weights), ids, select=select)
+    for path in select:
+        assert trace[path].positions.tolist() == list(range(700)), path
+        assert len(trace[path].array) == 700
+    assert np.array_equal(trace["embed"].array, weights["embed.weight"].float32()[ids])

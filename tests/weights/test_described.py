@@ -222,3 +222,12 @@ def test_a_checkpoint_keeps_all_else(model_file: Path) -> None:
     for field in dataclasses.fields(plain):
         if field.name not in ("tensors", "notices"):
             assert getattr(plain, field.name) == getattr(drawn, field.name)
+
+
+def test_free_memory_is_a_part_of_all_memory() -> None:
+    from glassgear.measure.machine import free_memory, hardware
+
+    free, whole = free_memory(), hardware()["memory_bytes"]
+    if free is None or whole is None:
+        pytest.skip("this system doesn't tell")
+    assert 0 < free <= whole

@@ -26,6 +26,7 @@ __all__ = [
     "Output",
     "PageTable",
     "Track",
+    "Watcher",
     "check_chunks",
     "wanted_rows",
 ]
@@ -34,7 +35,26 @@ PAGE = 64  # tokens in a page of the KV cache
 
 Output = Literal["logits", "hidden", "pooled"]
 Hook = Callable[[str, NDArray[np.float32]], NDArray[np.float32] | None]
-"""Sees a value under its gear path; what it returns, if anything, takes the value's place."""
+"""Sees a value under its gear path; what it returns, if anything, takes the value's place.
+
+A hook that is a `Watcher` says beforehand which values it looks at.
+"""
+
+
+class Watcher(Protocol):
+    """A hook for some values alone, which copies what it keeps.
+
+    A backend needn't stop for the others, and may show a value where it was computed: the array is
+    good until the hook returns.
+    """
+
+    def wants(self, path: str) -> bool:
+        """Whether it is to be called for this value."""
+        ...
+
+    def __call__(self, path: str, value: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """As any hook."""
+        ...
 
 
 @dataclass(eq=False)

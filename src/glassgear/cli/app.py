@@ -28,8 +28,9 @@ FAILED, INTERRUPTED, READER_GONE = 1, 130, 141
 
 SECTIONS = {
     "Talk to a model": ("run", "chat"),
-    "Look inside": ("show", "tokenize", "score"),
-    "Models on this machine": ("pull", "list"),
+    "Look inside": ("view", "show", "explain", "params", "compare", "tokenize", "score"),
+    "Encoders": ("embed", "fill"),
+    "Models on this machine": ("pull", "list", "convert"),
     "Speed": ("bench", "warm-up"),
 }
 """The commands in the order in which help lists them; each is `command` in `cli/<name>.py`."""

@@ -88,6 +88,7 @@ def command(model: str, once: str | None, system: str | None, template: str | No
     if once == "-":
         once = console.read_stdin().removesuffix("\n").removesuffix("\r")
     loaded = open_model(model, given)
+    loaded.require_causal()
     tokens = given["max_tokens"]
     options = settings | {
         "max_tokens": None if tokens is None or tokens < 0 else tokens,

@@ -31,6 +31,8 @@ def open_model(name: str, given: dict[str, Any]) -> LanguageModel:
     from glassgear.loading import load
 
     chosen = {key: given[key] for key in MODEL_OPTIONS if given.get(key) is not None}
+    if given.get("random"):
+        chosen |= {"random": True, "seed": given.get("seed") or 0}
     with console.status(f"Loading {name} ..."):
         model = load(name, on_compile=console.compiling, **chosen)
     print_notices(model.checkpoint.notices)
@@ -62,11 +64,11 @@ def find(name: str) -> Path:
 
 
 def open_checkpoint(name: str) -> Checkpoint:
-    """Open a model's files to look at them; no weight is read."""
-    from glassgear.weights import open as opener
+    """Open a model to look at it: files, a model file, a published config. No weight is read."""
+    from glassgear.weights.described import open_named
 
     with console.status(f"Opening {name} ..."):
-        return opener.open_checkpoint(find(name))
+        return open_named(name)
 
 
 def print_notices(notices: Iterable[str]) -> None:

@@ -72,7 +72,7 @@ class PlainText:
 class JsonLines:
     """An object on a line for each piece; the last one has the figures too."""
 
-    def __init__(self, tokenizer: Tokenizer, stats: Stats) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, stats: Stats) -> None:
         self._tokenizer = tokenizer
         self._stats = stats
         self._finished = False
@@ -98,13 +98,14 @@ class JsonLines:
 
     def _entry(self, token: int, logprob: float) -> dict[str, Any]:
         finite = logprob if math.isfinite(logprob) else None  # JSON has no -Infinity
-        return {"id": token, "piece": self._tokenizer.piece(token), "logprob": finite}
+        piece = None if self._tokenizer is None else self._tokenizer.piece(token)
+        return {"id": token, "piece": piece, "logprob": finite}
 
 
 class TokenLines:
     """A line for each token: its probability, and the likeliest ones beside it."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
 
     def piece(self, piece: Piece) -> None:
@@ -125,7 +126,7 @@ class TokenLines:
         return f"{math.exp(logprob):>6.1%} {self._name(token)}"
 
     def _name(self, token: int) -> str:
-        return quoted(self._tokenizer, token)
+        return str(token) if self._tokenizer is None else quoted(self._tokenizer, token)
 
 
 def quoted(tokenizer: Tokenizer, token: int) -> str:

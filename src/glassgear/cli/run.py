@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from glassgear.cli import console
+from glassgear.cli.ids_mode import PlainIds, gives_hidden_states, prompt_of, show_hidden, tokenizer_of
 from glassgear.cli.llama2c_mode import Llama2c, refuse_other_options
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
@@ -40,6 +41,9 @@ cat story.txt | glassgear run smollm2-135m -           the prompt from standard 
 glassgear run smollm2-135m "I" --seed 7 --stats        repeatable, with speed figures
 glassgear run smollm2-135m "I" --logprobs 3            each token beside its rivals
 glassgear run smollm2-135m "I" --json | jq .text       for programs
+
+A design of your own, with random weights, on ids:
+glassgear run my.toml "1 2 3" --random --seed 7 -n 16
 
 As llama2.c prints it, letter for letter:
 glassgear run stories260K.bin --tokenizer tok512.bin -t 1.0 -p 0.9 -s 133742 --llama2c
@@ -79,6 +83,13 @@ glassgear run stories260K.bin --tokenizer tok512.bin -t 1.0 -p 0.9 -s 133742 --l
     section="Model",
     help="Read control tokens in the prompt as what they are, such as <|im_start|>.",
 )
+@option(
+    "--random",
+    is_flag=True,
+    section="Model",
+    help="Take random weights, the same for the same --seed [default: 0]: for model files and published "
+    "configs, which have none.",
+)
 @model_options
 @option("--llama2c", is_flag=True, section="Model",
         help="Do exactly what karpathy/llama2.c does: its sampler (-t 1.0, -p 0.9 unless given), its end, "
@@ -90,7 +101,13 @@ def command(model: str, prompt: str | None, **given: Any) -> None:
     shows. PROMPT is the text to continue; `-` reads all of standard input (one newline at its
     very end is left out), and without a PROMPT the text starts from nothing. To talk to a model
     instead, use `glassgear chat`.
+
+    With --random, MODEL can also be a model file (TOML) or the name of a published config. Where
+    there is no tokenizer, PROMPT is ids, such as "1 2 3", and ids come out. Of an encoder the
+    hidden states are shown.
     """
+    if given["random"] and given["seed"] is None:
+        given["seed"] = 0
     settings = with_seed(sampling_settings(given))
     if given["llama2c"]:
         refuse_other_options(given)
@@ -98,6 +115,9 @@ def command(model: str, prompt: str | None, **given: Any) -> None:
     started = time.perf_counter()
     loaded = open_model(model, given)
     load_seconds = time.perf_counter() - started
+    if gives_hidden_states(loaded):
+        show_hidden(loaded, text, given)
+        return
     stats, pieces = _begin(loaded, text, settings, given)
     stats.load_seconds = load_seconds
     _stream(pieces, _output(loaded, text, stats, given), stats)
@@ -112,7 +132,8 @@ def _begin(
     if given["llama2c"]:
         exact = Llama2c(model, text, given, tokens)
         return Stats(len(exact.ids), exact.seed), exact.pieces()
-    ids = model.encode(text, parse_special=given["special"])
+    known = tokenizer_of(model) is not None
+    ids = model.encode(text, parse_special=given["special"]) if known else prompt_of(model, text)
     pieces = model.generate(
         ids, max_tokens=None if tokens < 0 else tokens, stop=given["stop"], logprobs=given["logprobs"],
         ignore_eos=given["ignore_eos"], **settings,
@@ -121,10 +142,13 @@ def _begin(
 
 
 def _output(model: LanguageModel, text: str | None, stats: Stats, given: dict[str, Any]) -> Output:
+    tokenizer = tokenizer_of(model)
     if given["as_json"]:
-        return JsonLines(model.tokenizer, stats)
+        return JsonLines(tokenizer, stats)
     if given["logprobs"] is not None:
-        return TokenLines(model.tokenizer)
+        return TokenLines(tokenizer)
+    if tokenizer is None:
+        return PlainIds()
     if given["llama2c"]:
         return PlainText(always_newline=True)
     echo = console.is_terminal(sys.stdout) if given["echo"] is None else given["echo"]

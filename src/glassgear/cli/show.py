@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from glassgear.cli import console
+from glassgear.cli.figures import Fact, cache, parameters, print_facts, work
 from glassgear.cli.opening import open_checkpoint
 from glassgear.cli.options import Command, option
 from glassgear.cli.output import json_line
-from glassgear.cli.show_tree import tree_lines
+from glassgear.cli.show_tree import Cell, Column, draw, shape_of
 from glassgear.cli.table import count, size
 from glassgear.errors import GlassgearError
 
 if TYPE_CHECKING:
     from glassgear.model.ledger import Ledger
+    from glassgear.model.outline import Node
     from glassgear.text.base import Tokenizer
     from glassgear.weights.checkpoint import Checkpoint
 
-__all__ = ["command"]
+__all__ = ["command", "title"]
 
 EXAMPLES = """
 glassgear show smollm2-135m
@@ -40,6 +43,7 @@ def command(model: str, every: bool, as_json: bool) -> None:
     Blocks that are alike are drawn once. No weight is read, so this is quick for any size.
     """
     from glassgear.model.ledger import ledger
+    from glassgear.model.outline import outline
 
     checkpoint = open_checkpoint(model)
     stored = {path: (t.type, t.nbytes) for path, t in checkpoint.tensors.items()}
@@ -49,12 +53,26 @@ def command(model: str, every: bool, as_json: bool) -> None:
         json_line(_described(checkpoint, counted, tokenizer))
         return
     colour = console.may_colour()
-    click.echo(_title(checkpoint), color=colour)
-    click.echo("\n".join(tree_lines(checkpoint.model, counted.rows, every)) + "\n", color=colour)
-    for name, value in [*_totals(checkpoint, counted), *_text_facts(tokenizer, trouble)]:
-        click.echo(f"{console.style(f'{name:<14}', dim=True)} {console.visible(value)}", color=colour)
+    click.echo(title(checkpoint), color=colour)
+    columns = COLUMNS if stored else COLUMNS[:-2]
+    click.echo("\n".join(draw(outline(counted, every=every), columns)) + "\n", color=colour)
+    print_facts([*_totals(checkpoint, counted), *_text_facts(tokenizer, trouble)])
     for notice in [*checkpoint.notices, *(tokenizer.warnings if tokenizer else ())]:
         console.note(notice)
+
+
+def _sum(text: Callable[[Node], str]) -> Callable[[Node], Cell]:
+    """A figure of a gear's own tensors, or dim where it is the sum over its parts."""
+    return lambda node: Cell(text(node) if node.count.values else "", dim=not node.tensors)
+
+
+COLUMNS = (
+    Column(lambda node: Cell(type(node.gear).__name__, dim=True), needed=1),
+    Column(lambda node: Cell(shape_of(node)), wraps=True),
+    Column(_sum(lambda node: f"{node.count.values:,}"), right=True),
+    Column(_sum(lambda node: size(node.nbytes)), right=True, needed=2),
+    Column(lambda node: Cell(" ".join(node.types), fg="cyan"), needed=3),
+)
 
 
 def _tokenizer(checkpoint: Checkpoint) -> tuple[Tokenizer | None, str]:
@@ -70,19 +88,29 @@ def _tokenizer(checkpoint: Checkpoint) -> tuple[Tokenizer | None, str]:
         return None, f"can't be read: {trouble}"
 
 
-def _title(checkpoint: Checkpoint) -> str:
+def title(checkpoint: Checkpoint) -> str:
+    """The model's name, and dim beside it its family and where it comes from."""
     name = console.style(console.visible(Path(checkpoint.path).name), bold=True)
     facts = [checkpoint.model.family, checkpoint.container]
     return name + console.style(" \u00b7 ".join(["", *filter(None, facts)]), dim=True) + "\n"
 
 
-def _totals(checkpoint: Checkpoint, counted: Ledger) -> list[tuple[str, str]]:
+def _totals(checkpoint: Checkpoint, counted: Ledger) -> list[Fact]:
     context = checkpoint.model.context
+    weights = f"{counted.nbytes:,} bytes ({size(counted.nbytes)})"
+    return [
+        *parameters(counted),
+        ("weights", weights if checkpoint.tensors else f"none here; {size(counted.nbytes)} in f32"),
+        ("context", f"{context:,} tokens"),
+        *_reach(counted, context),
+    ]
+
+
+def _reach(counted: Ledger, context: int) -> list[Fact]:
+    if not counted.cache_values:
+        return [*cache(counted, context), *work(counted, context)]
     whole = counted.kv_bytes_per_token * context
     return [
-        ("parameters", f"{counted.parameters:,} ({count(counted.parameters)})"),
-        ("weights", f"{counted.nbytes:,} bytes ({size(counted.nbytes)})"),
-        ("context", f"{context:,} tokens"),
         (
             "KV cache",
             f"{counted.kv_bytes_per_token:,} bytes a token in f32, {size(whole)} for the whole context",
@@ -119,6 +147,8 @@ def _described(checkpoint: Checkpoint, counted: Ledger, tokenizer: Tokenizer | N
         "container": checkpoint.container,
         "family": checkpoint.model.family,
         "parameters": counted.parameters,
+        "buffers": counted.buffers,
+        "active": counted.active,
         "bytes": counted.nbytes,
         "context": context,
         "kv_bytes_per_token": counted.kv_bytes_per_token,
@@ -130,6 +160,7 @@ def _described(checkpoint: Checkpoint, counted: Ledger, tokenizer: Tokenizer | N
                 "gear": row.gear,
                 "shape": list(row.shape),
                 "parameters": row.parameters,
+                **({"buffers": row.buffers} if row.buffers else {}),
                 "type": row.type,
                 "bytes": row.nbytes,
             }

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Collection, Sequence
 
 from glassgear.cli import console
 
-__all__ = ["count", "size", "table"]
+__all__ = ["count", "room", "size", "table"]
+
+
+def room() -> int | None:
+    """Columns of the terminal that results go to; None where nobody looks on and no width is set."""
+    if not console.is_terminal(sys.stdout) and not os.environ.get("COLUMNS"):
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:

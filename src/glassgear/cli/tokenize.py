@@ -16,6 +16,7 @@ from glassgear.errors import SettingError
 
 if TYPE_CHECKING:
     from glassgear.text.base import Tokenizer
+    from glassgear.text.frames import Inputs
 
 __all__ = ["command"]
 
@@ -27,6 +28,7 @@ glassgear tokenize tokenizer.json - < story.txt           a file, or any pipe
 glassgear tokenize smollm2-135m --ids 6403,1980,253,655   back to text
 glassgear tokenize smollm2-135m "<|im_start|>hi" --special
 glassgear tokenize model.gguf "Hello" --json
+glassgear tokenize bert/ "Who?" --pair "You." --truncate 512   as an encoder takes two texts in
 """
 
 
@@ -46,27 +48,64 @@ glassgear tokenize model.gguf "Hello" --json
     section="Options",
     help="Read control tokens written in TEXT as what they are; with --ids, show them.",
 )
-@option("--json", "as_json", is_flag=True, section="Options", help="One JSON object.")  # fmt: skip
-def command(
-    model: str, text: str | None, *, ids: str | None, add_special: bool, special: bool, as_json: bool
-) -> None:
+@option(
+    "--pair",
+    metavar="TEXT",
+    callback=as_text,
+    section="Options",
+    help="A second text, read together with the first: control tokens around both, and the type of "
+    "each token, 0 or 1.",
+)
+@option(
+    "--truncate",
+    type=click.IntRange(min=1),
+    metavar="N",
+    section="Options",
+    help="Keep N ids at most, those that --add-special or --pair adds among them.",
+)
+@option("--json", "as_json", is_flag=True, section="Options", help="One JSON object.")
+def command(model: str, text: str | None, *, ids: str | None, add_special: bool, special: bool,
+            pair: str | None, truncate: int | None, as_json: bool) -> None:  # fmt: skip
     """Cut TEXT into the pieces that a model's vocabulary knows, or put ids back together.
 
-    MODEL is a model, or just a tokenizer: a vocabulary-only GGUF, a tokenizer.json,
-    tokenizer.bin (llama2.c) or tokenizer.model (SentencePiece). TEXT `-` reads standard input
+    MODEL is a model, or just a tokenizer: a vocabulary-only GGUF, a tokenizer.json, tokenizer.bin
+    (llama2.c), tokenizer.model (SentencePiece) or vocab.txt (BERT). TEXT `-` reads standard input
     as it is. Each line holds an id and its piece; how many there are is said on stderr.
     """
     if (text is None) == (ids is None):
         raise click.UsageError("give either TEXT or --ids")
+    if ids is not None and (pair is not None or truncate is not None):
+        raise click.UsageError("--pair and --truncate are about TEXT, not about --ids")
     given = _parsed(ids) if ids is not None else None
     if text == "-":
         text = console.read_stdin()
     tokenizer = open_tokenizer(model)
     if given is not None:
         _show_text(tokenizer, given, special, as_json)
+        return
+    text = text or ""
+    if pair is not None:
+        first, second = (tokenizer.encode(one, parse_special=special) for one in (text, pair))
+        _show_pair(tokenizer, (text, pair), tokenizer.framed(first, second, most=truncate), as_json)
     else:
-        tokens = tokenizer.encode(text or "", add_special=add_special, parse_special=special)
-        _show_tokens(tokenizer, text or "", tokens, as_json)
+        _show_tokens(tokenizer, text, _tokens(tokenizer, text, add_special, special, truncate), as_json)
+
+
+def _tokens(
+    tokenizer: Tokenizer, text: str, add_special: bool, special: bool, most: int | None
+) -> Sequence[int]:
+    """A text's ids, `most` of them where that is given."""
+    whole = tokenizer.encode(text, add_special=add_special, parse_special=special)
+    if most is None or len(whole) <= most:
+        return whole
+    _note_cut(len(whole) - most)
+    if not add_special:
+        return whole[:most]
+    return tokenizer.framed(tokenizer.encode(text, parse_special=special), most=most).ids
+
+
+def _note_cut(count: int) -> None:
+    console.note(f"{count:,} {'token' if count == 1 else 'tokens'} left out (--truncate)")
 
 
 def _parsed(ids: str) -> list[int]:
@@ -97,6 +136,21 @@ def _show_tokens(tokenizer: Tokenizer, text: str, ids: Sequence[int], as_json: b
     for token in ids:
         click.echo(f"{token:>{width}}  {quoted(tokenizer, token)}", color=console.may_colour())
     console.say(f"{len(ids):,} token{'' if len(ids) == 1 else 's'}", dim=True)
+
+
+def _show_pair(tokenizer: Tokenizer, texts: tuple[str, str], made: Inputs, as_json: bool) -> None:
+    """Each id with its type."""
+    if made.dropped:
+        _note_cut(made.dropped)
+    if as_json:
+        tokens = _described(tokenizer, made.ids)
+        typed = [token | {"type": kind} for token, kind in zip(tokens, made.types, strict=True)]
+        json_line({"text": texts[0], "pair": texts[1], "count": len(typed), "tokens": typed})
+        return
+    width = max((len(str(token)) for token in made.ids), default=0)
+    for token, kind in zip(made.ids, made.types, strict=True):
+        click.echo(f"{token:>{width}}  {kind}  {quoted(tokenizer, token)}", color=console.may_colour())
+    console.say(f"{len(made.ids):,} tokens", dim=True)
 
 
 def _described(tokenizer: Tokenizer, ids: Sequence[int]) -> list[dict[str, Any]]:

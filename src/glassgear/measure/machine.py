@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from glassgear._version import __version__
 from glassgear.errors import SettingError
 
-__all__ = ["MemoryReader", "hardware", "peak_memory", "versions"]
+__all__ = ["MemoryReader", "free_memory", "hardware", "peak_memory", "versions"]
 
 READ_BYTES = 256 << 20  # read for one figure, and the usual size of the array: past any cache of a core
 PASSES = 3  # at least so often through the array, so that starting the threads weighs nothing
@@ -55,6 +55,15 @@ def _memory() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
         return None
+
+
+def free_memory() -> int | None:
+    """Bytes that a process can still take, as the system estimates; else all there are; None: not known."""
+    with suppress(OSError), open("/proc/meminfo", encoding="utf-8") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return _memory()
 
 
 def versions(*packages: str) -> dict[str, str]:

@@ -138,6 +138,7 @@ def bench(
     told(f"loading {path}")
     begin = perf_counter()
     model = load(path, on_compile=told, **options)
+    model.require_causal()
     loaded = perf_counter() - begin
     threads = getattr(model.backend, "threads", None) or options.get("threads") or hardware()["cpus"] or 1
     cells, notes = _cells(model, settings, told)

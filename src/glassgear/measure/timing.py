@@ -80,7 +80,7 @@ def decoding(
 
 
 def _prompts(backend: Backend, length: int, batch: int, seed: int) -> list[list[int]]:
-    return [random_ids(backend.model.head.vocab, length, seed + row) for row in range(batch)]
+    return [random_ids(backend.model.vocab, length, seed + row) for row in range(batch)]
 
 
 def weight_bytes(model: LanguageModel) -> int:
@@ -93,7 +93,8 @@ def weight_bytes(model: LanguageModel) -> int:
     if packed is not None:
         return packed
     total = sum(tensor.nbytes for tensor in model.checkpoint.tensors.values())
-    if not model.gears.head.tied:
+    head = model.gears.head
+    if head is None or not head.tied:
         table = model.checkpoint.tensors["embed.weight"]
         total -= table.nbytes - table.nbytes // table.shape[0]
     return total

@@ -23,9 +23,10 @@ class Checkpoint:
 
     Attributes:
         path: where it was found.
-        container: `gguf`, `folder` or `llama2c`.
+        container: `gguf`, `folder` or `llama2c`; without tensors, what describes the model.
         model: the tree of gears.
-        tensors: gear path -> stored tensor, one for each of `gears.tensors(model)`.
+        tensors: gear path -> stored tensor, one for each of `gears.tensors(model)`; none where a
+            model is known by its description alone.
         vocabulary: what the tokenizer is made from: GGUF metadata, or the folder's path.
         end_ids: the ids that end a text, as the generation config says; empty if it is silent.
         sampling: sampling settings that the checkpoint recommends (`temperature`, `top_k`, ...).

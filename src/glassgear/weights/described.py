@@ -13,7 +13,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from glassgear.errors import FormatError, NotFoundError
+from glassgear.errors import FileError, FormatError, NotFoundError
 from glassgear.model import presets
 from glassgear.model.designs import design
 from glassgear.weights.checkpoint import Checkpoint
@@ -66,8 +66,11 @@ def read_design(path: Path) -> Checkpoint:
     Raises:
         FormatError: no TOML, or no model; the message names the key or the line.
     """
-    with path.open("rb") as file:
-        raw = file.read(MOST_BYTES + 1)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except OSError as trouble:
+        raise FileError(path, f"can't be read: {trouble.strerror or trouble}") from trouble
     if len(raw) > MOST_BYTES:
         raise FormatError(path, f"is larger than {MOST_BYTES:,} bytes, so it is no model file")
     try:

@@ -1,7 +1,8 @@
 """Which file is what: a path becomes a `Checkpoint`.
 
-The kind of a file is told by its first bytes, never by its name. Each container is read by its
-own module; here its settings become a tree of gears and its tensors get their paths.
+The kind of a file is told by its first bytes, never by its name; a model file (TOML), which is a text
+like any other, alone by its ending. Each container is read by its own module; here its settings become a
+tree of gears and its tensors get their paths.
 """
 
 from __future__ import annotations

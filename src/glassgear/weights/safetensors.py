@@ -246,7 +246,9 @@ def _bytes_of(
         raise SettingError(f"a tensor can't have the name `{_METADATA}`")
     if isinstance(tensor, StreamedTensor):
         if tensor.type not in BITS:
-            raise SettingError(f"tensor {quoted(name)} is of type {tensor.type}: safetensors has no such type")
+            raise SettingError(
+                f"tensor {quoted(name)} is of type {tensor.type}: safetensors has no such type"
+            )
         return tensor.type, tensor.shape, tensor
     if isinstance(tensor, StoredTensor):
         if tensor.type not in BITS or tensor.row_order is not None:

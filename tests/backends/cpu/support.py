@@ -6,7 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassgear.backends.cpu import features, pack
-from glassgear.backends.cpu.fields import STEP_FIELDS, TILE, Frame, Step, quantized_bytes
+from glassgear.backends.cpu.fields import (
+    ACTIVATION_BLOCK,
+    GROUP,
+    PRODUCT_SCRATCH,
+    STEP_FIELDS,
+    TILE,
+    Frame,
+    Step,
+    quantized_bytes,
+)
 from glassgear.backends.cpu.layouts import BLOCK, QuantLayout
 from glassgear.backends.cpu.machine_code import Kernel, entry, machine_code
 from glassgear.model.families.llama import LlamaConfig, llama
@@ -90,17 +99,18 @@ def quantized(x: Floats) -> tuple[NDArray[np.uint8], Floats]:
     step[Step.INPUT], step[Step.INPUT_STRIDE] = room.ctypes.data, 4 * columns
     step[Step.CODES], step[Step.COLUMNS] = codes.ctypes.data, columns
     run(("rows", "quantize"), step, frame)
-    blocks = (
-        codes.reshape(-1, columns // BLOCK, 4, 48).transpose(0, 2, 1, 3).reshape(-1, columns // BLOCK, 48)
-    )
+    grouped = codes.reshape(-1, columns // BLOCK, GROUP, ACTIVATION_BLOCK)
+    blocks = grouped.transpose(0, 2, 1, 3).reshape(-1, columns // BLOCK, ACTIVATION_BLOCK)
     worth = np.ascontiguousarray(blocks[:rows, :, :32]).view(np.int8) * np.ascontiguousarray(
         blocks[:rows, :, 32:36]
     ).view(np.float32)
     return codes, worth.reshape(rows, columns)
 
 
-def multiply(tensor: StoredTensor, x: Floats, threads: int = 1) -> tuple[Floats, Floats]:
-    """x W^T by the kernels, and the x that they saw (rounded to int8 for quantised types)."""
+def multiply(
+    tensor: StoredTensor, x: Floats, threads: int = 1, there: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """[there +] x W^T by the kernels, and the x that they saw (rounded to int8 for quantised types)."""
     plan = pack.plan(tensor)
     weights = np.zeros(plan.nbytes + 4096, np.uint8)
     pack.fill(plan, weights[: plan.nbytes])
@@ -108,6 +118,8 @@ def multiply(tensor: StoredTensor, x: Floats, threads: int = 1) -> tuple[Floats,
     out = np.zeros((rows + TILE, plan.panels * 16), np.float32)
     step, frame = np.zeros(STEP_FIELDS, np.int64), np.zeros(len(Frame), np.int64)
     frame[Frame.ROWS], frame[Frame.SHARED_OUT] = rows, 1
+    scratch = np.zeros((threads, PRODUCT_SCRATCH), np.uint8)
+    frame[Frame.SCRATCH], frame[Frame.SCRATCH_BYTES] = scratch.ctypes.data, scratch.strides[0]
     room = np.zeros((rows + TILE, plan.columns), np.float32)
     room[:rows] = x
     codes, seen = np.zeros(0, np.uint8), x
@@ -121,5 +133,8 @@ def multiply(tensor: StoredTensor, x: Floats, threads: int = 1) -> tuple[Floats,
     step[Step.OUTPUT], step[Step.OUTPUT_STRIDE] = out.ctypes.data, out.strides[0]
     step[Step.WEIGHTS], step[Step.PANELS] = weights.ctypes.data, plan.panels
     step[Step.UNIT], step[Step.UNITS] = 1, plan.panels
+    if there is not None:
+        step[Step.ADD] = 1
+        out[:rows, : plan.rows] = there
     run(kernel, step, frame, threads)
     return out[:rows, : plan.rows], seen

@@ -227,7 +227,7 @@ def test_cache_types(cache_type: str) -> None:
 
 
 def test_cache_is_half_precision_for_quantised_models_alone() -> None:
-    machines = [CPU(*model()), CPU(*model(type_name="Q8_0", hidden=96))]
+    machines = [CPU(*model(head_dim=64)), CPU(*model(type_name="Q8_0", hidden=96, head_dim=64))]
     for machine in machines:
         machine.step([Chunk(machine.open(), [1])])
     assert machines[0].cache_nbytes > 1.8 * machines[1].cache_nbytes
@@ -253,15 +253,21 @@ def test_matrices_of_several_types_in_one_model() -> None:
     assert np.corrcoef(got.reshape(-1), want.reshape(-1))[0, 1] > 0.995
 
 
-def test_smollm2_continues_as_the_float32_model(smollm2: Path, shared: Path) -> None:
-    """Greedy ids made with transformers 5.24 in float32 (`golden.json`)."""
+def test_smollm2_finds_what_the_float32_model_chose_likely(smollm2: Path, shared: Path) -> None:
+    """Greedy ids made with transformers 5.24 in float32 (`golden.json`), given one after the other.
+
+    Activations are rounded to 8 bits, which may turn the order of two ids whose logits differ by
+    less than about half a unit; more than that must not happen, and this seldom.
+    """
     checkpoint = open_checkpoint(smollm2)
     machine = CPU(checkpoint.model, checkpoint.tensors)
     golden = json.loads((shared / "data" / "smollm2" / "golden.json").read_text())
-    track = machine.open()
-    logits = machine.step([Chunk(track, golden[0]["ids"])])[0]
-    out = []
-    for _ in range(24):
-        out.append(int(logits[0].argmax()))
-        logits = machine.step([Chunk(track, [out[-1]])])[0]
-    assert out == golden[0]["greedy_f32"][:24]
+    behind = []
+    for text in golden:
+        wanted = text["greedy_f32"][:24]
+        track = machine.open()
+        logits = machine.step([Chunk(track, text["ids"] + wanted[:-1], "all")])[0][-len(wanted) :]
+        behind += [float(row.max() - row[choice]) for row, choice in zip(logits, wanted, strict=True)]
+        machine.close(track)
+    assert max(behind) < 0.5
+    assert np.mean(np.array(behind) > 0) < 0.05

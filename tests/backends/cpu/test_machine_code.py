@@ -17,7 +17,7 @@ from glassgear.errors import SettingError
 
 from .support import model
 
-SMALL = Kernel(("rows", "add_rows"))
+SMALL = Kernel(("rows", "multiply"))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ PROGRAM = """
 import sys
 from glassgear.backends.cpu import features
 from glassgear.backends.cpu.machine_code import Kernel, MachineCode
-kernel = Kernel(("rows", "add_rows"))
+kernel = Kernel(("rows", "multiply"))
 print(MachineCode(features.target()).addresses([kernel])[kernel] > 0, "numba" in sys.modules)
 """
 

@@ -20,7 +20,7 @@ SCALE_ERROR = {"Q2_K": 6e-4, "Q3_K": 6e-4, "Q4_K": 6e-4, "Q5_K": 6e-4, "Q6_K": 6
 def test_products_equal_numpy(type_name: str) -> None:
     rng = np.random.default_rng(1)
     tensor = stored(rng, type_name, 70, 512)  # 70: the last panel is not full
-    x = rng.standard_normal((40, 512)).astype(np.float32)
+    x = rng.standard_normal((100, 512)).astype(np.float32)
     got, seen = multiply(tensor, x)
     want = seen.astype(np.float64) @ tensor.float32().astype(np.float64).T
     assert np.abs(got - want).max() <= SCALE_ERROR.get(type_name, 2e-6) * np.abs(want).max()
@@ -32,10 +32,35 @@ def test_products_equal_numpy(type_name: str) -> None:
 def test_a_row_is_bit_equal_in_any_company(type_name: str, first: int, count: int, threads: int) -> None:
     rng = np.random.default_rng(2)
     tensor = stored(rng, type_name, 35, 256)
-    x = rng.standard_normal((70, 256)).astype(np.float32)
+    x = rng.standard_normal((110, 256)).astype(np.float32)
     whole, _ = multiply(tensor, x)
     part, _ = multiply(tensor, x[first : first + count], threads)
     assert np.array_equal(part, whole[first : first + count])
+
+
+@pytest.mark.parametrize("type_name", ["Q4_1", "Q5_0", "Q6_K", "Q2_K", "IQ4_NL", "F16"])
+def test_wide_matrices_are_done_in_parts_with_the_same_bits(type_name: str) -> None:
+    """8,448 inputs: more blocks than are spread at a time, and more rows than stay near at a time."""
+    rng = np.random.default_rng(9)
+    tensor = stored(rng, type_name, 16, 8448)
+    x = rng.standard_normal((250, 8448)).astype(np.float32)
+    got, seen = multiply(tensor, x)
+    want = seen.astype(np.float64) @ tensor.float32().astype(np.float64).T
+    assert np.abs(got - want).max() <= SCALE_ERROR.get(type_name, 1e-5) * np.abs(want).max()
+    for rows in (slice(0, 1), slice(60, 63), slice(93, 190), slice(249, 250)):
+        assert np.array_equal(multiply(tensor, x[rows])[0], got[rows])
+
+
+@pytest.mark.parametrize("type_name", ["Q4_1", "Q6_K", "F16"])
+@pytest.mark.parametrize("tokens", [1, 30, 100])
+def test_products_can_be_added_to_what_is_there(type_name: str, tokens: int) -> None:
+    rng = np.random.default_rng(10)
+    tensor = stored(rng, type_name, 40, 768)
+    x = rng.standard_normal((tokens, 768)).astype(np.float32)
+    there = rng.standard_normal((tokens, 40)).astype(np.float32)
+    alone, _ = multiply(tensor, x)
+    both, _ = multiply(tensor, x, there=there)
+    assert np.array_equal(both, there + alone)
 
 
 @given(rows=st.integers(1, 50), columns=st.integers(1, 70), tokens=st.integers(1, 40))

@@ -25,7 +25,7 @@ def stored(name: str, values: NDArray[Any]) -> StoredTensor:
 
 
 def place(weights: Mapping[str, NDArray[Any]], count: int, hook: Hook | None = None) -> Scope:
-    """The place `gear` in a running model with one sequence of `count` tokens; parameters by path below it."""
+    """The place `gear` in a model that runs one sequence of `count` tokens; parameters by path below it."""
     held = Weights({f"gear.{name}": stored(name, value) for name, value in weights.items()})
     rows = np.arange(count)
     pages = tuple(range(-(-count // PAGE)))

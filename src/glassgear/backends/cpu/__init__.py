@@ -1,6 +1,6 @@
 """The fast backend: the same gears at the speed of the machine, in Python and Numba.
 
-`machine.py` runs batch steps; `program.py` turns a tree of gears into steps; `pack.py` and
+`machine.py` runs batch steps; `program/` turns a tree of gears into steps; `pack.py` and
 `layouts.py` lay weights out for the kernels; `kernels/` holds what is compiled.
 """
 

@@ -2,7 +2,7 @@
 
 `Memory` gives out zeroed buffers and holds packed weights. `Builder` appends steps: one method
 for each kernel, which fills in the fields of `fields.py`. Which steps a model needs is decided
-in `program.py`.
+in `program/`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassgear.backends.cpu.cache import LayerCache
-from glassgear.backends.cpu.fields import ROWS, STEP_FIELDS, TILE, Step, quantized_bytes
+from glassgear.backends.cpu.fields import ROWS, STEP_FIELDS, TILE, NormKind, Step, quantized_bytes
 from glassgear.backends.cpu.layouts import BLOCK, PANEL, FloatLayout, Layout, QuantLayout
 from glassgear.backends.cpu.machine_code import Kernel
 from glassgear.backends.cpu.pack import fill, plan
 from glassgear.backends.cpu.release import release
+from glassgear.model.gears import Router
 from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["FEW", "Builder", "Matrix", "Memory", "Source", "Units", "Value"]
+__all__ = [
+    "CAPACITY",
+    "FEW",
+    "Builder",
+    "Codes",
+    "Matrix",
+    "Memory",
+    "NormVectors",
+    "Source",
+    "Units",
+    "Value",
+]
 
 FEW = 4  # rows up to which each thread does norms and codes for itself
 Fields = dict[Step, int]
@@ -40,6 +52,10 @@ class Value:
     stride: int
     width: int
     private: int = 0
+
+    def columns(self, first: int, width: int) -> Value:
+        """Some of its columns."""
+        return Value(self.address + 4 * first, self.stride, width, self.private)
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,17 @@ class Matrix:
 
 
 @dataclass(frozen=True)
+class NormVectors:
+    """What a norm multiplies by and adds: addresses of `width` floats each; 0 for no bias."""
+
+    kind: NormKind
+    width: int
+    eps: float
+    weight: int
+    bias: int
+
+
+@dataclass(frozen=True)
 class Units:
     """How steps are shared out: `size` panels (or heads) together; number `first` of `total`."""
 
@@ -89,25 +116,29 @@ class Memory:
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._held: list[NDArray[np.uint8]] = []
+        self._from: dict[int, NDArray[np.uint8]] = {}  # what `raw` gave, by address
         self.weight_bytes = 0
 
     def raw(self, nbytes: int) -> int:
         """Address of zeroed memory on a cache line. What isn't written to costs nothing."""
         block = np.zeros(nbytes + 64, np.uint8)
         self._held.append(block)
-        return int(block.ctypes.data) + -int(block.ctypes.data) % 64
+        skip = -int(block.ctypes.data) % 64
+        address = int(block.ctypes.data) + skip
+        self._from[address] = block[skip:]
+        return address
 
-    def rows(self, width: int, private: bool = False) -> Value:
-        """A buffer for all rows of a pass."""
-        stride = -(-width // BLOCK) * BLOCK * 4
+    def rows(self, width: int, private: bool = False, count: int = CAPACITY) -> Value:
+        """A buffer for all rows of a pass, or for `count`."""
+        stride = _stride(width)
         own = (FEW + TILE) * stride if private else 0
-        return Value(self.raw(max(CAPACITY * stride, own * self._threads) + SLACK), stride, width, own)
+        return Value(self.raw(max(count * stride, own * self._threads) + SLACK), stride, width, own)
 
-    def codes(self, width: int, private: bool = False) -> Codes:
-        """A buffer for the activation blocks of all rows."""
+    def codes(self, width: int, private: bool = False, count: int = CAPACITY) -> Codes:
+        """A buffer for the activation blocks of all rows, or of `count`."""
         # As far apart as copies of the floats: a step that writes both has one distance for them.
-        own = (FEW + TILE) * -(-width // BLOCK) * BLOCK * 4 if private else 0
-        return Codes(self.raw(max(quantized_bytes(CAPACITY, width), own * self._threads) + SLACK), own)
+        own = (FEW + TILE) * _stride(width) if private else 0
+        return Codes(self.raw(max(quantized_bytes(count, width), own * self._threads) + SLACK), own)
 
     def vector(self, values: NDArray[np.float32]) -> int:
         """Address of a vector, filled up with zeros to whole blocks."""
@@ -131,13 +162,19 @@ class Memory:
             at += -(-p.nbytes // 64) * 64
         return made
 
-    def view(self, address: int, count: int) -> NDArray[np.float32]:
-        """`count` floats at an address of this memory."""
+    def data(self, address: int, nbytes: int) -> NDArray[np.uint8]:
+        """Bytes at an address of this memory."""
+        if (found := self._from.get(address)) is not None:
+            return found[:nbytes]
         for block in reversed(self._held):
             offset = address - int(block.ctypes.data)
             if 0 <= offset < block.nbytes:
-                return block[offset : offset + 4 * count].view(np.float32)
+                return block[offset : offset + nbytes]
         raise AssertionError("not an address of this memory")
+
+    def view(self, address: int, count: int) -> NDArray[np.float32]:
+        """`count` floats at an address of this memory."""
+        return self.data(address, 4 * count).view(np.float32)
 
     def array(self, value: Value, rows: int) -> NDArray[np.float32]:
         """A buffer's first rows, [rows, width], to read and to write."""
@@ -159,9 +196,20 @@ class Builder:
         self._wide = kernels == "avx512vnni"
         self._dot = kernels
         self._alone = alone
+        self._tables: list[tuple[int, Builder]] = []
         self.steps: list[Fields] = []
         self.kernels: list[Kernel] = []
         self.queues = 0
+        self.wanted = False  # whether steps are for the rows alone whose output is wanted
+
+    def beside(self, alone: bool = False) -> Builder:
+        """A builder for steps that aren't a part of this program, but run inside of it."""
+        return Builder(self.memory, self._dot, alone)
+
+    @property
+    def needed(self) -> list[Kernel]:
+        """All kernels, those of inner steps too."""
+        return self.kernels + [kernel for _, inner in self._tables for kernel in inner.kernels]
 
     def array(self, addresses: Mapping[Kernel, int]) -> NDArray[np.int64]:
         """The finished program, [steps, STEP_FIELDS]."""
@@ -170,6 +218,9 @@ class Builder:
             for field, value in step.items():
                 row[field] = value
             row[Step.KERNEL] = addresses[kernel]
+        for address, inner in self._tables:
+            rows = inner.array(addresses).view(np.uint8).reshape(-1)
+            self.memory.data(address, rows.size)[:] = rows
         return out
 
     def barrier(self, kind: int = 1) -> None:
@@ -178,29 +229,44 @@ class Builder:
 
     def _step(self, kernel: tuple[str, ...], fields: Fields) -> None:
         self.kernels.append(Kernel(kernel))
-        self.steps.append(fields | ({Step.BARRIER: 1} if self._alone else {}))
+        more = {Step.BARRIER: 1} if self._alone else {}
+        self.steps.append(fields | more | ({Step.WANTED: 1} if self.wanted else {}))
 
-    def norm(self, x: Value, weight: int, eps: float, to: Source, *, wanted: bool = False) -> None:
-        """`rms_norm` of rows, or of those whose logits are wanted."""
-        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.COLUMNS: x.width}
-        fields |= {Step.WEIGHTS: weight, Step.A: float_bits(eps), Step.WANTED: int(wanted)} | _target(to)
-        self._step(("rows", "rms_norm"), fields)
-        self.barrier(2)
+    def norm(
+        self, x: Value, vectors: NormVectors, to: Source, *, add_to: Value | None = None,
+        heads: Units | None = None, gather: bool = False,
+    ) -> None:  # fmt: skip
+        """A norm of rows, or of each head of them.
 
-    def quantize(self, x: Value, to: Codes, *, wanted: bool = False) -> None:
+        Args:
+            x: what is normed.
+            vectors: of the norm.
+            to: where the result goes; `x` itself may be it.
+            add_to: rows that the result is added to, as far apart as those of `to`.
+            heads: how heads are shared out, each as wide as the norm; None: whole rows.
+            gather: of all rows of `x` take those whose output is wanted.
+        """
+        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.COLUMNS: vectors.width}
+        fields |= {Step.WEIGHTS: vectors.weight, Step.C: vectors.bias, Step.B: vectors.kind}
+        fields |= {Step.A: float_bits(vectors.eps), Step.F: int(gather), Step.D: int(heads is not None)}
+        fields |= {Step.E: add_to.address if add_to else 0} | _target(to)
+        if heads is not None:
+            fields |= {Step.PANELS: x.width // vectors.width} | _shared_out(heads)
+        self._step(("norms", "norm"), fields)
+        if heads is None:
+            self.barrier(2 if fields[Step.PRIVATE] else 1)
+
+    def quantize(self, x: Value, to: Codes) -> None:
         """Floats to activation blocks."""
         fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.COLUMNS: x.width}
-        fields |= {Step.CODES: to.address, Step.PRIVATE: to.private, Step.WANTED: int(wanted)}
+        fields |= {Step.CODES: to.address, Step.PRIVATE: to.private}
         self._step(("rows", "quantize"), fields)
-        self.barrier(2)
+        self.barrier(2 if to.private else 1)
 
-    def matmul(
-        self, matrix: Matrix, x: Source, to: Value | None, units: Units, *, add: bool = False,
-        wanted: bool = False,
-    ) -> None:  # fmt: skip
+    def matmul(self, matrix: Matrix, x: Source, to: Value | None, units: Units, *, add: bool = False) -> None:
         """A matrix times rows; without `to`, logits."""
         fields = {Step.WEIGHTS: matrix.address, Step.COLUMNS: matrix.columns, Step.PANELS: matrix.panels}
-        fields |= {Step.ADD: int(add), Step.WANTED: int(wanted)} | _shared_out(units)
+        fields |= {Step.ADD: int(add)} | _shared_out(units)
         if to is not None:
             fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride}
         if isinstance(matrix.layout, QuantLayout):
@@ -213,10 +279,42 @@ class Builder:
         fields |= {Step.PRIVATE: x.floats.private}
         self._step(("matmul", "float_matmul", matrix.layout.key, str(int(self._wide))), fields)
 
-    def bias(self, vector: int, to: Value, panels: int, units: Units) -> None:
-        """Add a vector to rows."""
-        fields = {Step.WEIGHTS: vector, Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride}
-        self._step(("rows", "bias"), fields | {Step.PANELS: panels} | _shared_out(units))
+    def join(
+        self, x: Value | None, to: Value | None, panels: int, units: Units, *, bias: int = 0,
+        add: bool = False, cap: float = 0.0, gather: bool = False,
+    ) -> None:  # fmt: skip
+        """Put x [+ bias] to where it goes, or add it to what is there; softly capped.
+
+        Args:
+            x: None: what `to` holds.
+            to: None: the logits.
+            panels: of 16 columns.
+            units: how they are shared out.
+            bias: address of a vector; 0 for none.
+            add: to what `to` holds.
+            cap: above 0, values v become cap * tanh(v / cap).
+            gather: of all rows of `x` take those whose output is wanted.
+        """
+        fields = {Step.PANELS: panels, Step.WEIGHTS: bias, Step.ADD: int(add), Step.A: float_bits(cap)}
+        fields |= {Step.B: int(gather)} | _shared_out(units)
+        if x is not None:
+            fields |= {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride}
+        if to is not None:
+            fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride}
+        self._step(("columns", "join"), fields)
+
+    def place_heads(self, x: Value, to: Value, apart: tuple[int, int], width: int, units: Units) -> None:
+        """`width` floats of each head; `apart`: floats from head to head in `x` and in `to`."""
+        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.A: width, Step.B: 4 * apart[0]}
+        fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.C: 4 * apart[1]}
+        self._step(("columns", "place_heads"), fields | {Step.PANELS: units.total} | _shared_out(units))
+
+    def neighbours(self, x: Value, to: Value) -> None:
+        """Each row beside the next and the one before."""
+        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.COLUMNS: x.width}
+        fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride}
+        self._step(("columns", "neighbours"), fields)
+        self.barrier()
 
     def rotate(
         self, x: Value, to: Value, heads: int, head_dim: int, rope: tuple[int, int, int], units: Units
@@ -228,29 +326,54 @@ class Builder:
         self._step(("cache", "rotate"), fields | _shared_out(units))
 
     def store(self, what: str, x: Value, place: LayerCache, half: bool, units: Units) -> None:
-        """`keys` or `values` of the new tokens into the cache."""
-        offset, head = (place.keys, place.key_head) if what == "keys" else (place.values, place.value_head)
-        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.PANELS: place.kv_heads}
-        fields |= {Step.A: place.head_dim, Step.B: offset, Step.C: head} | _shared_out(units)
-        self._step(("cache", f"store_{what}", str(int(half))), fields)
+        """`keys` or `values` of the new tokens into the cache; a latent layer has its rows in `values`."""
+        shape, keys = place.shape, what == "keys"
+        assert half == (place.kind > 0) and not (keys and shape.latent)
+        width = shape.key_dim if keys or shape.latent else shape.value_dim
+        offset, head = (place.keys, place.key_head) if keys else (place.values, place.value_head)
+        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.PANELS: shape.kv_heads}
+        fields |= {Step.A: width, Step.B: offset, Step.C: head, Step.VALUE_ROW: place.value_row}
+        kernel = (f"store_{what[:-1]}_codes",) if place.kind == 2 else (f"store_{what}", str(place.kind))
+        self._step(("cache", *kernel), fields | _shared_out(units))
 
-    def attend(self, q: Value, to: Value, group: int, scale: float, place: LayerCache, half: bool) -> None:
-        """softmax(q k^T * scale) v over the cache."""
-        fields = {Step.INPUT: q.address, Step.INPUT_STRIDE: q.stride}
-        fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride}
-        fields |= {Step.A: place.head_dim, Step.B: place.keys, Step.C: place.values, Step.F: group}
+    def attend(
+        self, q: Value, to: Value, group: int, scale: float, place: LayerCache, half: bool, *,
+        window: int = 0, causal: bool = True, cap: float = 0.0,
+    ) -> None:  # fmt: skip
+        """softmax(q k^T * scale) v over the cache, for `group` query heads to a key head.
+
+        Args:
+            q: queries, [heads, key_dim] in each row.
+            to: mixed values, [heads, value_dim] in each row.
+            group: query heads to a key head.
+            scale: what scores are multiplied by.
+            place: where keys and values lie.
+            half: whether they take 16 bits.
+            window: a token sees so many positions, its own the last of them; 0 for all.
+            causal: a token sees none behind it. If not, it sees all of its sequence, whose new
+                tokens must be in one pass.
+            cap: above 0, scores s become cap * tanh(s / cap) (Gemma 2).
+        """
+        assert half == (place.kind > 0) and (causal or not window)
+        shape = place.shape
+        fields = {Step.INPUT: q.address, Step.INPUT_STRIDE: q.stride, Step.PANELS: shape.kv_heads}
+        fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.UNIT_FIRST: self._queue()}
+        fields |= {Step.A: shape.key_dim, Step.B: place.keys, Step.C: place.values, Step.F: group}
         fields |= {Step.D: place.key_head, Step.E: place.value_head, Step.H: float_bits(scale)}
-        fields |= {Step.PANELS: place.kv_heads, Step.UNIT_FIRST: self.queues}
-        self.queues += 1
-        self._step(("attention", "attention", str(int(half)), "6" if self._wide else "1"), fields)
+        fields |= {Step.VALUE_DIM: shape.value_dim, Step.WINDOW: window, Step.BOTH_WAYS: int(not causal)}
+        fields |= {Step.CAP: float_bits(cap), Step.VALUE_ROW: place.value_row}
+        choices = (str(place.kind), "6" if self._wide else "1", str(int(shape.latent)))
+        self._step(("attention", "attention", *choices), fields)
 
     def activate(
-        self, name: str, gate: Value, up: Value, to: Source, units: Units, alone: Value | None = None
-    ) -> None:
-        """activation(gate) * up; `alone` also takes activation(gate)."""
-        assert gate.stride == up.stride
-        fields = {Step.INPUT: gate.address, Step.INPUT_STRIDE: gate.stride, Step.A: up.address - gate.address}
-        fields |= {Step.PANELS: units.total, Step.B: alone.address if alone else 0}
+        self, name: str, gate: Value, up: Value | None, to: Source, units: Units, *,
+        alone: Value | None = None, biases: tuple[int, int] = (0, 0),
+    ) -> None:  # fmt: skip
+        """activation(gate + bias) * (up + bias), or without `up`; `alone` takes the first factor."""
+        assert up is None or gate.stride == up.stride
+        fields = {Step.INPUT: gate.address, Step.INPUT_STRIDE: gate.stride}
+        fields |= {Step.A: up.address - gate.address if up else 0, Step.B: alone.address if alone else 0}
+        fields |= {Step.C: biases[0], Step.D: biases[1], Step.PANELS: units.total}
         fields |= _target(to) | {Step.UNIT: 1, Step.UNIT_FIRST: units.first, Step.UNITS: units.total}
         fields[Step.OUTPUT_STRIDE] = gate.stride
         self._step(("rows", "activate", name), fields)
@@ -266,10 +389,83 @@ class Builder:
         fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.COLUMNS: x.width}
         self._step(("rows", "multiply"), fields)
 
-    def add(self, x: Value, to: Value) -> None:
-        """Add rows to rows."""
+    def score(self, x: Value, to: Value, sigmoid: bool) -> None:
+        """A router's logits to scores."""
         fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.COLUMNS: x.width}
-        self._step(("rows", "add_rows"), fields | {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride})
+        fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.A: int(sigmoid)}
+        self._step(("experts", "score"), fields)
+
+    def route(self, x: Value, to: Value, router: Router, correction: int, plan: int) -> None:
+        """Scores to weights of the experts that are used, and to the plan of the pass."""
+        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.COLUMNS: router.count}
+        fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.WEIGHTS: correction}
+        fields |= {Step.A: router.used, Step.C: router.groups, Step.D: router.groups_kept}
+        fields |= {Step.E: int(router.group_score == "max"), Step.F: int(router.normalize)}
+        fields |= {Step.H: float_bits(router.scale), Step.G: plan, Step.UNIT_FIRST: self._queue()}
+        self._step(("experts", "route"), fields)
+        self.barrier()
+
+    def gather(self, x: Source, to: Source, router: Router, plan: int) -> None:
+        """Rows to the slots of their experts, in the forms that `to` has."""
+        fields = {Step.A: router.used, Step.C: router.count, Step.G: plan, Step.COLUMNS: router.dim}
+        if to.floats is not None:
+            assert x.floats is not None
+            floats = {Step.INPUT: x.floats.address, Step.INPUT_STRIDE: x.floats.stride}
+            floats |= _target(Source(to.floats, None)) | {Step.PRIVATE: x.floats.private}
+            self._step(("experts", "gather"), fields | floats)
+        if to.codes is not None:
+            assert x.codes is not None
+            codes = {Step.B: x.codes.address, Step.CODES: to.codes.address, Step.PRIVATE: x.codes.private}
+            self._step(("experts", "gather"), fields | codes)
+        self.barrier()
+
+    def dispatch(self, steps: Builder, router: Router, units: int, plan: int) -> None:
+        """The steps of every expert, one after the other, over its own rows.
+
+        Args:
+            steps: those of expert 0, then as many of expert 1, and so on.
+            router: of the gear.
+            units: of an expert that threads share out; 0: it isn't shared out.
+            plan: address.
+        """
+        each, rest = divmod(len(steps.steps), router.count)
+        assert rest == 0
+        address = self.memory.raw(len(steps.steps) * STEP_FIELDS * 8)
+        self._tables.append((address, steps))
+        fields = {Step.WEIGHTS: address, Step.A: each, Step.B: units}
+        fields |= {Step.C: router.count, Step.G: plan, Step.UNIT_FIRST: self._queue()}
+        self._step(("experts", "dispatch"), fields)
+        self.barrier()
+
+    def combine(
+        self, x: Value, weights: Value, other: Value | None, to: Value, router: Router, plan: int, *,
+        add: bool,
+    ) -> None:  # fmt: skip
+        """Weighted results of the experts, and other rows, to one row each."""
+        panels = -(-to.width // PANEL)
+        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.ADD: int(add), Step.G: plan}
+        fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.PANELS: panels}
+        fields |= {Step.A: weights.address, Step.B: weights.stride}
+        fields |= {Step.E: router.used, Step.F: router.count}
+        if other is not None:
+            fields |= {Step.C: other.address, Step.D: other.stride}
+        self._step(("experts", "combine"), fields | _shared_out(Units(1, 0, panels)))
+        self.barrier()
+
+    def _queue(self) -> int:
+        """The number of a counter that no other step has."""
+        self.queues += 1
+        return self.queues - 1
+
+
+def _stride(width: int) -> int:
+    """Bytes from row to row: whole blocks, and never a multiple of 4096.
+
+    A first cache keeps lines that lie so far apart in one and the same set: the rows of a tile would
+    push each other out (F16 products of 2048 inputs: 91 against 116 GFLOP/s).
+    """
+    stride = -(-width // BLOCK) * BLOCK * 4
+    return stride if stride % 4096 else stride + 64
 
 
 def float_bits(value: float) -> int:

@@ -3,10 +3,11 @@
 A **step** says what to do, and stays as it is while the program lives. A **frame** says for
 which rows, and is filled anew for each batch step. Both are read by address.
 
-Activation blocks: 32 int8 codes, then a float32 unit (what a code of 1 is worth), then, as
-int32, minus the sum of all codes, of the first 16 and of the last 16: 48 bytes. Four tokens
-lie together, block by block, so that a tile reads them with fixed distances:
-block b of token t starts at ((t // 4) * blocks + b) * 192 + (t % 4) * 48.
+Activation blocks, 64 bytes: 32 int8 codes, then a float32 unit (what a code of 1 is worth), then
+minus the sum of all codes, of the first 16 and of the last 16: these three as int32, times
+`SUM_SCALE`, and once more as float32. Twelve tokens lie together, block by block, so that a tile
+reads on and on, with fixed distances:
+block b of token t starts at ((t // 12) * blocks + b) * 768 + (t % 12) * 64.
 """
 
 from __future__ import annotations
@@ -15,27 +16,38 @@ from enum import IntEnum
 
 __all__ = [
     "ACTIVATION_BLOCK",
+    "COPIES",
     "GROUP",
+    "PRODUCT_SCRATCH",
     "QUERY_ROWS",
     "ROWS",
     "SEGMENT",
     "SPARE_ROWS",
+    "SPREAD_BLOCK",
+    "SPREAD_BLOCKS",
     "STEP_FIELDS",
+    "SUM_SCALE",
     "TILE",
     "Frame",
+    "NormKind",
     "Step",
     "Sync",
     "quantized_bytes",
 ]
 
-ACTIVATION_BLOCK = 48  # bytes
-GROUP = 4  # tokens that lie together
+ACTIVATION_BLOCK = 64  # bytes
+SUM_SCALE = 128  # of the sums in them: the middle of unsigned bytes, with which they are multiplied
 TILE = 12  # tokens of the widest tile: buffers have room for so many more rows than are used
+GROUP = TILE  # tokens that lie together
 ROWS = 512  # most rows of a pass
 QUERY_ROWS = 48  # pairs of token and query head that attention handles together
 SPARE_ROWS = 8  # rows by which the tiles of attention may write past those
+SPREAD_BLOCKS = 16  # blocks of a panel whose codes are spread to bytes at a time: half a first cache
+SPREAD_BLOCK = 768  # bytes of the largest of them
+PRODUCT_SCRATCH = SPREAD_BLOCKS * SPREAD_BLOCK + (ROWS + TILE) * 64  # bytes: they, and unfinished sums
+COPIES = 512  # bytes for a copy of a step and of a frame
 SEGMENT = 512  # positions whose values are mixed by themselves, then merged in order
-STEP_FIELDS = 24
+STEP_FIELDS = 32
 
 
 class Step(IntEnum):
@@ -65,6 +77,20 @@ class Step(IntEnum):
     F = 21
     G = 22
     H = 23
+    VALUE_DIM = 24  # of attention: width of a value
+    VALUE_ROW = 25  # bytes from token to token of cached values
+    WINDOW = 26  # how many positions a token sees, its own the last of them; 0 for all
+    BOTH_WAYS = 27  # 1: tokens see those behind them
+    CAP = 28  # soft cap of the scores as float32; 0 for none
+
+
+class NormKind(IntEnum):
+    """What a norm takes from a row, and divides by."""
+
+    RMS = 0  # nothing; the root of its mean square
+    LAYER = 1  # its mean; its standard deviation
+    SCALE = 2  # nothing; its length
+    AFFINE = 3  # nothing; 1
 
 
 class Frame(IntEnum):

@@ -82,6 +82,16 @@ class QuantLayout:
         """Bytes of a block: codes, scales, minima."""
         return self.code_bytes + BLOCK // self.sub * self.scale_bytes * (2 if self.minima else 1)
 
+    @property
+    def spread(self) -> bool:
+        """Whether many rows pay for spreading codes to bytes once, rather than in every tile."""
+        return self.bits in (5, 6) or self.sub < BLOCK or self.table
+
+    @property
+    def spread_bytes(self) -> int:
+        """Bytes of a block whose codes are bytes, and whose scales and minima are float32."""
+        return PANEL * BLOCK + BLOCK // self.sub * 4 * PANEL * (2 if self.minima else 1)
+
     def panel_bytes(self, columns: int) -> int:
         """Bytes of 16 rows."""
         return columns // BLOCK * self.block_bytes
@@ -130,6 +140,7 @@ _LAYOUTS: dict[str, Layout] = {
     "IQ4_NL": QuantLayout(4, offset=128, table=True),
     "IQ4_XS": QuantLayout(4, offset=128, table=True),
     "INT8_GROUPS": QuantLayout(8, offset=128, wide=True),
+    "F8_E4M3": FloatLayout("f32"),  # times its scales, of which half precision would lose bits
 }
 
 

@@ -10,39 +10,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from glassgear.backends.base import PAGE, Chunk, Hook, PageTable, Track
+from glassgear.backends.base import PAGE, Chunk, Hook, Output, PageTable, Track, check_chunks
 from glassgear.backends.cpu import features
-from glassgear.backends.cpu.builder import FEW, Builder, Memory
-from glassgear.backends.cpu.cache import PagedCache
-from glassgear.backends.cpu.fields import QUERY_ROWS, ROWS, SEGMENT, SPARE_ROWS, TILE, Frame
+from glassgear.backends.cpu.builder import FEW, Builder, Memory, Value
+from glassgear.backends.cpu.cache import PagedCache, scratch_bytes
+from glassgear.backends.cpu.fields import COPIES, PRODUCT_SCRATCH, ROWS, SEGMENT, TILE, Frame
 from glassgear.backends.cpu.layouts import PANEL
 from glassgear.backends.cpu.machine_code import machine_code
 from glassgear.backends.cpu.parts import Parts
-from glassgear.backends.cpu.program import Buffers, Mark, Weights, flatten, linears
+from glassgear.backends.cpu.program import (
+    Buffers,
+    Mark,
+    Walk,
+    cache_shapes,
+    check_known,
+    flatten,
+    matrices_of,
+    weights_of,
+)
 from glassgear.backends.cpu.rotation import Rotations
-from glassgear.backends.cpu.seeing import show
+from glassgear.backends.cpu.seeing import SHORT, show
 from glassgear.backends.cpu.team import TEAM_KERNELS, Team
 from glassgear.errors import SettingError
-from glassgear.model.gears import Attention, Linear, Model, RMSNorm, Rope, walk
+from glassgear.model.gears import LearnedPositions, Model, Rope, Router, TokenTypes, walk
 from glassgear.weights.tensor import StoredTensor
 
 __all__ = ["CPU"]
 
 SMALL = 8 << 20  # bytes of weights below which one thread is faster than two that meet
 FLOATS = ("F32", "F16", "BF16")
-SHORT = 8  # rows up to which a step counts as short
 WORDS = 1 << 16  # pages that one pass may see
 
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Rows of one chunk in a pass: `rows` of them from `row` on, `wanted` of which give logits."""
+    """Rows of one chunk in a pass: `rows` of them from `row` on.
+
+    `wanted` of them give output, the first of these being number `skip` of the span.
+    """
 
     chunk: int
     first: int
     row: int
     rows: int
+    skip: int
     wanted: int
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Steps, what can be seen between them, and where the output is then (None: logits)."""
+
+    steps: NDArray[np.int64]
+    marks: list[Mark]
+    result: Value | None
 
 
 class CPU:
@@ -71,30 +92,33 @@ class CPU:
         threads: int | None = None,
         on_compile: Callable[[str], None] | None = None,
     ) -> None:
+        check_known(model)
+        if threads is not None and threads < 1:
+            raise SettingError(f"threads is {threads}; at least 1 is needed")
         self.model = model
         self._embed = tensors["embed.weight"]
         plain = self._embed.type == "F32" and self._embed.row_order is None
         self._table = self._embed.float32() if plain else None  # a view of the file
         self._lock = threading.RLock()
         self._pages = PageTable()
-        matrices = {path: tensors[_source(model, path)] for path in linears(model)}
-        size = sum(t.nbytes for t in matrices.values())
-        if threads is not None and threads < 1:
-            raise SettingError(f"threads is {threads}; at least 1 is needed")
+        matrices = matrices_of(model, tensors).values()
+        size = sum(t.nbytes for t in matrices)
         self.threads = threads or (1 if size < SMALL else features.physical_cores())
-        half = _half(cache_type, matrices.values())
-        attention = [g for _, g in walk(model) if isinstance(g, Attention)]
-        self._parts = Parts(attention)
-        self._cache = PagedCache([(g.kv_heads, g.head_dim) for g in attention], half)
+        layers = cache_shapes(model)
+        self._parts = Parts(layers)
+        codes = features.target().kernels == "avx512vnni"
+        self._cache = PagedCache([shape for _, shape in layers], _half(cache_type, matrices), codes)
         self._memory = Memory(self.threads)
-        self._weights = self._pack(matrices, tensors)
+        self._weights = weights_of(model, tensors, self._memory)
         self._ropes: list[Rope] = []
         self._code, self._on_compile = machine_code(features.target()), on_compile
         self._buffers = Buffers(model, self._memory)
+        self._frame = np.zeros(len(Frame), np.int64)
+        self._counters = np.zeros(1, np.int64)
         self._make_frame()
-        self._program, _ = self._flatten(seeing=False)
-        self._program_at, self._frame_at = int(self._program.ctypes.data), int(self._frame.ctypes.data)
-        self._seeing: tuple[NDArray[np.int64], list[Mark]] | None = None
+        self._added = self._tables_of(tensors)
+        self._programs: dict[tuple[Output, bool], Program] = {}
+        self._program("hidden" if model.head is None else "logits", seeing=False)
         self._rotations = Rotations(self._ropes)
         self._team = Team(self.threads, self._code.addresses(TEAM_KERNELS, on_compile))
 
@@ -113,6 +137,11 @@ class CPU:
         """Bytes of the KV cache now."""
         return self._cache.nbytes
 
+    @property
+    def cache_form(self) -> str:
+        """How keys and values are kept: `float32`, `float16` or `codes` (int16; latents as float16)."""
+        return "codes" if self._cache.codes else "float16" if self._cache.half else "float32"
+
     def open(self) -> Track:
         """A new, empty sequence."""
         return Track()
@@ -127,17 +156,24 @@ class CPU:
         with self._lock:
             self._pages.close(track)
 
-    def step(self, chunks: Sequence[Chunk], hook: Hook | None = None) -> list[NDArray[np.float32]]:
-        """Run new tokens through the model; see `backends.base.Backend.step`."""
+    def step(
+        self, chunks: Sequence[Chunk], hook: Hook | None = None, output: Output = "logits"
+    ) -> list[NDArray[np.float32]]:
+        """Run new tokens through the model; see `backends.base.Backend.step`.
+
+        Raises:
+            SettingError: also for more tokens than one pass takes, where each sees all others.
+        """
         with self._lock:
+            check_chunks(self.model, chunks, output)
             before = [chunk.track.length for chunk in chunks]
             out: list[list[NDArray[np.float32]]] = [[] for _ in chunks]
             try:
-                for spans in _passes(chunks):
-                    logits = self._pass(chunks, spans, hook)
+                for spans in _passes(chunks, whole=not self.model.causal):
+                    rows_out = self._pass(chunks, spans, hook, output)
                     row = 0
                     for span in spans:
-                        out[span.chunk].append(logits[row : row + span.wanted])
+                        out[span.chunk].append(rows_out[row : row + span.wanted])
                         row += span.wanted
             except BaseException:
                 for chunk, length in zip(chunks, before, strict=True):
@@ -147,33 +183,50 @@ class CPU:
 
     # --- building ---------------------------------------------------------------------------
 
-    def _pack(self, matrices: Mapping[str, StoredTensor], tensors: Mapping[str, StoredTensor]) -> Weights:
-        packed = dict(zip(matrices, self._memory.matrices(list(matrices.values())), strict=True))
-        vectors = {}
-        for path, gear in walk(self.model):
-            if isinstance(gear, RMSNorm):
-                vectors[f"{path}.weight"] = self._memory.vector(tensors[f"{path}.weight"].float32())
-            elif isinstance(gear, Linear) and gear.bias:
-                vectors[f"{path}.bias"] = self._memory.vector(tensors[f"{path}.bias"].float32())
-        return Weights(packed, vectors)
+    def _program(self, output: Output, seeing: bool) -> Program:
+        """The program for an output, made when it is first asked for."""
+        key = (output, seeing)
+        if key not in self._programs:
+            builder = Builder(self._memory, self._code.target.kernels, alone=seeing)
+            at = Walk(
+                self.model, builder, self._weights, self._buffers, self._cache.layers, self._cache.half,
+                self._ropes, seeing, self._finished,
+            )  # fmt: skip
+            result = flatten(at, output)
+            self._programs[key] = Program(self._finished(builder), at.marks, result)
+        return self._programs[key]
 
-    def _flatten(self, seeing: bool) -> tuple[NDArray[np.int64], list[Mark]]:
-        builder = Builder(self._memory, self._code.target.kernels, alone=seeing)
-        marks = flatten(
-            self.model, builder, self._weights, self._buffers, self._cache.layers, self._cache.half,
-            self._ropes, seeing,
-        )  # fmt: skip
-        return builder.array(self._code.addresses(builder.kernels, self._on_compile)), marks
+    def _finished(self, builder: Builder) -> NDArray[np.int64]:
+        if builder.queues > len(self._counters):
+            self._counters = np.zeros(builder.queues, np.int64)
+            self._frame[Frame.COUNTERS] = self._counters.ctypes.data
+        return builder.array(self._code.addresses(builder.needed, self._on_compile))
+
+    def _tables_of(
+        self, tensors: Mapping[str, StoredTensor]
+    ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Tables whose rows are added to embeddings, and the buffers that take these."""
+        gears: dict[str, LearnedPositions | TokenTypes | None] = {
+            "positions": self.model.positions, "token_types": self.model.token_types,
+        }  # fmt: skip
+        return {
+            name: (
+                tensors[f"{name}.weight"].float32(),
+                self._memory.array(self._buffers.rows(name, gear.dim), ROWS),
+            )
+            for name, gear in gears.items()
+            if gear is not None
+        }
 
     def _make_frame(self) -> None:
         rows = ROWS + TILE
         self._positions, self._page_of_row, self._wanted_rows = (np.zeros(rows, np.int64) for _ in range(3))
         self._spans = np.zeros((ROWS, 4), np.int64)
         self._page_list = np.zeros(WORDS, np.int64)
-        self._counters = np.zeros(max(1, len(self._cache.layers)), np.int64)
-        widest = max((layer.channels for layer in self._cache.layers), default=16)
-        scratch = (QUERY_ROWS + SPARE_ROWS) * (3 * 4 * widest + 4 * PAGE + 2 * 128 + 8) + 64
-        frame = self._frame = np.zeros(len(Frame), np.int64)
+        experts = max((gear.count for _, gear in walk(self.model) if isinstance(gear, Router)), default=0)
+        scratch = max(scratch_bytes(self._cache.layers), 1024 + 16 * experts, COPIES + PRODUCT_SCRATCH)
+        scratch = -(-scratch // 64) * 64
+        frame = self._frame
         frame[Frame.SCRATCH] = self._memory.raw(self.threads * scratch)
         frame[Frame.SCRATCH_BYTES] = scratch
         for name, array in (
@@ -182,17 +235,38 @@ class CPU:
             (Frame.PAGES, self._page_list), (Frame.COUNTERS, self._counters),
         ):  # fmt: skip
             frame[name] = array.ctypes.data
-        self._x = self._memory.array(self._buffers.x, rows)
+        self._x = self._memory.array(self._buffers.embedded, rows)
 
     # --- running ----------------------------------------------------------------------------
 
-    def _pass(self, chunks: Sequence[Chunk], spans: Sequence[Span], hook: Hook | None) -> NDArray[np.float32]:
-        """Logits [wanted, vocab] of one pass; lengths of tracks grow."""
+    def _pass(
+        self, chunks: Sequence[Chunk], spans: Sequence[Span], hook: Hook | None, output: Output
+    ) -> NDArray[np.float32]:
+        """Output of the wanted rows of one pass, [wanted, vocab or dim]; lengths of tracks grow."""
+        program = self._program(output, seeing=hook is not None)
         last = spans[-1]
         rows, wanted = last.row + last.rows, sum(span.wanted for span in spans)
-        ids = [i for s in spans for i in chunks[s.chunk].ids[s.first : s.first + s.rows]]
-        self._x[:rows] = self._embedded(np.array(ids, np.int64))
+        self._look_up(chunks, spans, rows)
         self._fill_frame(chunks, spans, rows, wanted, shared_out=rows > FEW or hook is not None)
+        out = self._logits(wanted) if program.result is None else None
+        if hook is None:
+            self._team.run(
+                int(program.steps.ctypes.data),
+                len(program.steps),
+                int(self._frame.ctypes.data),
+                rows <= SHORT,
+            )
+        else:
+            show(self, program.steps, program.marks, hook, chunks, spans, out)
+        if out is None:
+            assert program.result is not None
+            out = self._memory.array(program.result, wanted).copy()
+        for span in spans:
+            chunks[span.chunk].track.length += span.rows
+        return out
+
+    def _logits(self, wanted: int) -> NDArray[np.float32]:
+        """A new array for logits, [wanted, vocab]."""
         head = self._weights.matrices["head"]
         # Tiles may write a few rows more than are asked for.
         room = wanted if wanted < 2 else -(-wanted // TILE) * TILE
@@ -201,22 +275,24 @@ class CPU:
             logits.ctypes.data,
             4 * head.panels * PANEL,
         )
-        logits = logits[:wanted, : head.rows]
-        if hook is None:
-            self._team.run(
-                int(self._program.ctypes.data),
-                len(self._program),
-                int(self._frame.ctypes.data),
-                rows <= SHORT,
-            )
-        else:
-            self._run_seen(hook, chunks, spans, logits)
-        for span in spans:
-            chunks[span.chunk].track.length += span.rows
-        return logits
+        return logits[:wanted, : head.rows]
 
-    def _embedded(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        return self._embed.rows(ids) if self._table is None else self._table[ids]
+    def _look_up(self, chunks: Sequence[Chunk], spans: Sequence[Span], rows: int) -> None:
+        """Rows of the tables, for ids, positions and token types, into the first buffers."""
+        ids = [i for s in spans for i in chunks[s.chunk].ids[s.first : s.first + s.rows]]
+        index = np.array(ids, np.int64)
+        embedded = self._embed.rows(index) if self._table is None else self._table[index]
+        scale = self.model.embed.scale
+        self._x[:rows] = embedded if scale == 1 else embedded * np.float32(scale)
+        for name, (table, buffer) in self._added.items():
+            index_of = self._positions_of if name == "positions" else _types_of
+            buffer[:rows] = table[np.concatenate([index_of(chunks[s.chunk], s) for s in spans])]
+
+    def _positions_of(self, chunk: Chunk, span: Span) -> NDArray[np.int64]:
+        """Rows of the table of positions for a span; its track has grown by what passes came before."""
+        assert self.model.positions is not None
+        first = chunk.track.length + self.model.positions.offset
+        return np.arange(first, first + span.rows)
 
     def _fill_frame(
         self, chunks: Sequence[Chunk], spans: Sequence[Span], rows: int, wanted: int, shared_out: bool
@@ -245,7 +321,8 @@ class CPU:
                 self._positions[here] = positions
                 self._page_of_row[here] = self._page_list[page:end][positions // PAGE]
             if span.wanted:
-                self._wanted_rows[want : want + span.wanted] = range(here.stop - span.wanted, here.stop)
+                wanted_from = span.row + span.skip
+                self._wanted_rows[want : want + span.wanted] = range(wanted_from, wanted_from + span.wanted)
             page, want = end, want + span.wanted
         self._counters.fill(0)
         frame = self._frame
@@ -258,41 +335,52 @@ class CPU:
             self._parts.place([span.rows for span in spans], stops) if split else (0, 0)
         )
 
-    def _run_seen(
-        self, hook: Hook, chunks: Sequence[Chunk], spans: Sequence[Span], logits: NDArray[np.float32]
-    ) -> None:
-        if self._seeing is None:
-            self._seeing = self._flatten(seeing=True)
-        program, marks = self._seeing
-        show(self, program, marks, hook, chunks, spans, logits)
+
+def _types_of(chunk: Chunk, span: Span) -> NDArray[np.int64]:
+    if chunk.types is None:
+        return np.zeros(span.rows, np.int64)
+    return np.asarray(chunk.types[span.first : span.first + span.rows], np.int64)
 
 
-def _passes(chunks: Sequence[Chunk]) -> list[list[Span]]:
-    """Chunks in passes of at most ROWS rows; a long chunk goes through several."""
+def _passes(chunks: Sequence[Chunk], whole: bool) -> list[list[Span]]:
+    """Chunks in passes of at most ROWS rows; a long chunk goes through several, unless `whole`.
+
+    Raises:
+        SettingError: a chunk that must be whole is too long for a pass.
+    """
     passes: list[list[Span]] = [[]]
     row = 0
     for i, chunk in enumerate(chunks):
         first, count = 0, len(chunk.ids)
         assert count > 0
+        if whole and count > ROWS:
+            raise SettingError(
+                f"{count:,} tokens that all see each other: the CPU backend takes at most {ROWS} at once"
+            )
         while first < count:
-            if row == ROWS:
+            if row == ROWS or (whole and row + count > ROWS):
                 passes.append([])
                 row = 0
             rows = min(count - first, ROWS - row)
-            done = first + rows == count
-            wanted = {"none": 0, "last": int(done), "all": rows}[chunk.logits]
-            passes[-1].append(Span(i, first, row, rows, wanted))
+            skip, wanted = _wanted(chunk, first, rows)
+            passes[-1].append(Span(i, first, row, rows, skip, wanted))
             first, row = first + rows, row + rows
     return [spans for spans in passes if spans]
+
+
+def _wanted(chunk: Chunk, first: int, rows: int) -> tuple[int, int]:
+    """Of `rows` rows of a chunk from `first` on: how many come before the wanted ones, and these."""
+    return {
+        "none": (0, 0),
+        "first": (0, int(first == 0)),
+        "last": (rows - 1, int(first + rows == len(chunk.ids))),
+        "all": (0, rows),
+    }[chunk.logits]
 
 
 def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     full = [part for part in parts if len(part)] or parts[:1]
     return full[0] if len(full) == 1 else np.concatenate(full)
-
-
-def _source(model: Model, path: str) -> str:
-    return "embed.weight" if path == "head" and model.head.tied else f"{path}.weight"
 
 
 def _half(cache_type: DTypeLike | None, matrices: Any) -> bool:

@@ -28,7 +28,7 @@ from glassgear._version import __version__
 from glassgear.backends.cpu.features import Target
 from glassgear.weights.cache import cache_folder
 
-__all__ = ["Entry", "Kernel", "MachineCode", "entry", "kernel_folder", "machine_code"]
+__all__ = ["Entry", "Kernel", "MachineCode", "compiling", "entry", "kernel_folder", "machine_code"]
 
 Progress = Callable[[str], None]
 MAGIC = b"glassgear kernel 1\n"
@@ -135,7 +135,7 @@ class MachineCode:
             missing = [k for k in wanted if found[k] is None]
             for done, kernel in enumerate(missing):
                 if progress is not None:
-                    progress(f"compiling kernels for this processor, once: {done + 1} of {len(missing)}")
+                    progress(compiling(done, len(missing)))
                 found[kernel] = self._compiled(kernel)
             for code in found.values():
                 assert code is not None
@@ -145,6 +145,10 @@ class MachineCode:
             for kernel in found:
                 self._addresses[kernel] = self._engine.get_function_address(_symbol(kernel))
             return {k: self._addresses[k] for k in kernels}
+
+    def missing(self, kernels: Sequence[Kernel]) -> list[Kernel]:
+        """Those that the cache doesn't hold yet."""
+        return [kernel for kernel in dict.fromkeys(kernels) if self._stored(kernel) is None]
 
     def _stored(self, kernel: Kernel) -> bytes | None:
         """A kernel's object from the cache; a file that isn't whole counts as none."""
@@ -170,6 +174,11 @@ class MachineCode:
             except OSError:  # a full or vanished disk costs time, not the run
                 pass
         return code
+
+
+def compiling(done: int, of: int) -> str:
+    """The line that says so."""
+    return f"compiling kernels for this processor, once: {done + 1} of {of}"
 
 
 def _symbol(kernel: Kernel) -> str:

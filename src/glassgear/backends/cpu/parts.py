@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from glassgear.backends.cpu.cache import CacheShape
 from glassgear.backends.cpu.fields import QUERY_ROWS, SEGMENT, SPARE_ROWS
-from glassgear.model.gears import Attention
 
 __all__ = ["Parts"]
 
@@ -19,13 +19,14 @@ class Parts:
     """Room for the parts of a pass, kept for the next one.
 
     Args:
-        gears: the attention gears of a model; they take turns in the same memory.
+        layers: query heads, and what is kept of a token, of each attention gear. They take turns
+            in the same memory.
     """
 
-    def __init__(self, gears: Sequence[Attention]) -> None:
-        self._group = max((g.heads // g.kv_heads for g in gears), default=1)
-        self._heads = max((g.kv_heads for g in gears), default=1)
-        widest = max((-(-g.head_dim // 16) * 16 for g in gears), default=16)
+    def __init__(self, layers: Sequence[tuple[int, CacheShape]]) -> None:
+        self._group = max((heads // shape.kv_heads for heads, shape in layers), default=1)
+        self._heads = max((shape.kv_heads for _, shape in layers), default=1)
+        widest = max((-(-shape.value_dim // 16) * 16 for _, shape in layers), default=16)
         self._row = 4 * widest + 128
         self._memory = np.zeros(LINE, np.uint8)
 

@@ -16,9 +16,10 @@ from glassgear.backends.reference.softmax import softmax
 if TYPE_CHECKING:
     from glassgear.backends.cpu.machine import CPU, Span
 
-__all__ = ["show"]
+__all__ = ["SHORT", "show"]
 
 Floats = NDArray[np.float32]
+SHORT = 8  # rows up to which a step counts as short
 
 
 def show(
@@ -28,34 +29,68 @@ def show(
     hook: Hook,
     chunks: Sequence[Chunk],
     spans: Sequence[Span],
-    logits: Floats,
+    logits: Floats | None,
 ) -> None:
-    """Run `program` up to each mark and give its value to `hook`; what it returns is written back."""
-    done = 0
+    """Run `program` up to each mark and give its value to `hook`; what it returns is written back.
+
+    A hook that says which values it wants (`Watcher`) sees these where they are, and the program isn't
+    stopped for others.
+    """
+    done, start = 0, int(program.ctypes.data)
+    frame, short = int(cpu._frame.ctypes.data), bool(cpu._frame[Frame.ROWS] <= SHORT)
+    watches = hasattr(hook, "wants")
     for mark in marks:
+        if watches and not _wanted(mark, hook):
+            continue
         kept = _scores(cpu, program, mark, chunks, spans) if mark.kind == "scores" else []
         if mark.steps > done:
-            _run(cpu, program, done, mark.steps)
+            cpu._team.run(start + done * STEP_FIELDS * 8, mark.steps - done, frame, short)
             done = mark.steps
         if mark.kind == "scores":
             _show_scores(cpu, mark, hook, chunks, spans, kept)
             program[mark.steps - 1, Step.G] = 0
             continue
+        if mark.kind == "experts":
+            _show_experts(cpu, mark, hook)
+            continue
         where = _value(cpu, mark, logits)
-        changed = hook(mark.path, where.reshape(len(where), *mark.shape).copy())
+        value = where.reshape(len(where), *mark.shape)
+        changed = hook(mark.path, value if watches else value.copy())
         if changed is not None:
             where[:] = np.asarray(changed, np.float32).reshape(where.shape)
-    _run(cpu, program, done, len(program))
+    if len(program) > done:
+        cpu._team.run(start + done * STEP_FIELDS * 8, len(program) - done, frame, short)
 
 
-def _run(cpu: CPU, program: NDArray[np.int64], first: int, last: int) -> None:
-    if last > first:
-        address = program.ctypes.data + first * STEP_FIELDS * 8
-        cpu._team.run(address, last - first, cpu._frame.ctypes.data)
+def _wanted(mark: Mark, hook: Hook) -> bool:
+    """Whether the program has to stop at a mark. Experts are run there, whoever looks on."""
+    wants = hook.wants  # type: ignore[attr-defined]
+    if mark.kind == "scores":
+        return bool(wants(f"{mark.path}.scores") or wants(f"{mark.path}.weights"))
+    return mark.kind == "experts" or bool(wants(mark.path))
 
 
-def _value(cpu: CPU, mark: Mark, logits: Floats) -> Floats:
+def _show_experts(cpu: CPU, mark: Mark, hook: Hook) -> None:
+    """Run each expert that has a weight on its rows alone, and add its results to the mark's value."""
+    assert mark.value is not None and mark.nest is not None
+    rows = int(cpu._frame[Frame.ROWS])
+    x, weights, out = (cpu._memory.array(v, rows) for v in (mark.nest.x, mark.nest.weights, mark.value))
+    out[:] = 0
+    for number in np.flatnonzero((weights != 0).any(axis=0)):
+        chosen = np.flatnonzero(weights[:, number])
+        inner = mark.nest.program(int(number))
+        cpu._memory.array(inner.x, len(chosen))[:] = x[chosen]
+        cpu._frame[Frame.ROWS] = len(chosen)
+        try:
+            show(cpu, inner.program, inner.marks, hook, (), (), None)
+        finally:
+            cpu._frame[Frame.ROWS] = rows
+        out[chosen] += weights[chosen, number, None] * cpu._memory.array(inner.result, len(chosen))
+
+
+def _value(cpu: CPU, mark: Mark, logits: Floats | None) -> Floats:
     if mark.value is None:
+        assert logits is not None
         return logits
     field = Frame.WANTED if mark.kind == "wanted" else Frame.ROWS
     return cpu._memory.array(mark.value, int(cpu._frame[field]))

@@ -69,7 +69,7 @@ def absorbed(gear: LatentAttention, plain: Floats, turned: Floats, span: Span, a
     to_key, to_value = up[:, : gear.plain_dim], up[:, gear.plain_dim :]
     carried = plain.transpose(1, 0, 2) @ to_key  # [heads, t, kv_rank]
     scores = carried @ latent.T + turned.transpose(1, 0, 2) @ shared.T
-    mixed = _weights(gear, scores, positions, at) @ latent  # [heads, t, kv_rank]
+    mixed: Floats = _weights(gear, scores, positions, at) @ latent  # [heads, t, kv_rank]
     return (mixed @ to_value.transpose(0, 2, 1)).transpose(1, 0, 2)
 
 

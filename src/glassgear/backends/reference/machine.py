@@ -108,6 +108,11 @@ class Reference:
         """Bytes of the KV cache now."""
         return self._cache.nbytes
 
+    @property
+    def cache_form(self) -> str:
+        """How keys and values are kept: `float32` or `float16`."""
+        return str(self._cache.dtype)
+
     def open(self) -> Track:
         """A new, empty sequence."""
         return Track()

@@ -94,7 +94,7 @@ def _blocks(top: View, section: Section, dim: int, context: int) -> tuple[Block,
         if own is not None:
             own.finish()
     each = sum(
-        n * make.experts_of(s.gear) for n, block in zip(counts, made, strict=True) for s in block.steps
+        n * make.networks_of(s.gear) for n, block in zip(counts, made, strict=True) for s in block.steps
     )
     if each * repeat > MOST_NETWORKS:
         raise FormatError(

@@ -11,6 +11,7 @@ from glassgear.model.gears import (
     BatchNorm,
     Experts,
     GatedFFN,
+    Gear,
     Head,
     LatentAttention,
     LayerNorm,
@@ -24,7 +25,7 @@ from glassgear.model.gears import (
 )
 from glassgear.model.rope import yarn_attention_factor
 
-__all__ = ["PLACES", "attention", "experts_of", "ffn", "head", "norm", "norm_place", "positions_kind"]
+__all__ = ["PLACES", "attention", "ffn", "head", "networks_of", "norm", "norm_place", "positions_kind"]
 
 NORMS = ("rmsnorm", "layernorm", "scalenorm", "batchnorm", "affine", "none")
 PLACES = ("pre", "post", "sandwich", "none")
@@ -244,9 +245,9 @@ def ffn(view: View, dim: int) -> FFN | GatedFFN | Experts:
     return Experts(_router(experts, dim), network(hidden), network(shared * hidden) if shared else None)
 
 
-def experts_of(gear: object) -> int:
-    """How many networks a step has."""
-    return gear.router.count if isinstance(gear, Experts) else 1
+def networks_of(gear: Gear) -> int:
+    """How many feed-forward networks a step has, experts counted one by one."""
+    return gear.router.count if isinstance(gear, Experts) else int(isinstance(gear, FFN | GatedFFN))
 
 
 def _usual_width(dim: int, gated: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from glassgear.errors import SettingError
 from glassgear.model.gears.attention import Attention
@@ -102,7 +103,7 @@ class Model(Gear):
         """Width of the residual stream."""
         return self.neighbours.mix.outputs if self.neighbours else self.embed.dim
 
-    @property
+    @cached_property  # each batch step asks
     def causal(self) -> bool:
         """Whether no token sees later ones, so that a text can be continued token by token."""
         # Blocks are shared objects as a rule: each is looked at once.

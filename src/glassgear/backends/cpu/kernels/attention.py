@@ -4,7 +4,7 @@ Scores of long contexts are never held: page by page, a row's maximum, sum and m
 brought up to date (Milakov & Gimelshein 2018; Dao et al. 2022). That is done for each segment
 of SEGMENT positions by itself, and segments are merged in order, so that threads may share out
 the segments of one row. A row's numbers depend on its own tokens alone, whatever else is in the
-pass and whoever computes them.
+pass and whoever computes them. Pages that no row of a tile sees aren't touched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,21 @@ from numba import njit
 
 from glassgear.backends.base import PAGE
 from glassgear.backends.cpu.fields import QUERY_ROWS, SEGMENT, SPARE_ROWS, Frame, Step
-from glassgear.backends.cpu.kernels.attention_loops import ROW, mix_loop, score_loop, soften
+from glassgear.backends.cpu.kernels.attention_codes import (
+    end_segment,
+    page_of_codes,
+    query_codes,
+    query_stride,
+)
+from glassgear.backends.cpu.kernels.attention_loops import (
+    ROW,
+    cap_scores,
+    clip,
+    mix_loop,
+    score_loop,
+    soften,
+    turn_loop,
+)
 from glassgear.backends.cpu.kernels.vectors import (
     add_atomic,
     at,
@@ -39,13 +53,53 @@ __all__ = ["attention"]
 
 ROOM = QUERY_ROWS + SPARE_ROWS
 ONE, ZERO, LOWEST = np.float32(1), np.float32(0), np.float32(-math.inf)
+PAGES = SEGMENT // PAGE  # of a segment
+
+
+# --- where things lie ------------------------------------------------------------------------
+# A thread's scratch: queries, scores of a page, weights as codes, what rows see, two times mixed
+# values with their states (of a whole row, and of a segment), and keys that had to be turned, or
+# scores to be shown: `scratch_bytes`.
 
 
 @njit(inline="always")
-def pair_offset(step, head, row, pair, stride):  # type: ignore[no-untyped-def]
-    """Bytes from the start of a buffer to the query head of a (token, query head) pair."""
-    group = at(step, Step.F)
-    return (row + pair // group) * stride + (head * group + pair % group) * at(step, Step.A) * 4
+def channels(width):  # type: ignore[no-untyped-def]
+    """Floats that so many channels take: whole vectors."""
+    return (width + 15) // 16 * 16
+
+
+@njit(inline="always")
+def scores_in(step, scratch):  # type: ignore[no-untyped-def]
+    """Scores of a page, [ROOM, 64] floats."""
+    return scratch + ROOM * 4 * channels(at(step, Step.A))
+
+
+@njit(inline="always")
+def weights_in(step, scratch):  # type: ignore[no-untyped-def]
+    """Weights of a page as codes, [ROOM, 64] int16."""
+    return scores_in(step, scratch) + ROOM * ROW
+
+
+@njit(inline="always")
+def seen_in(step, scratch):  # type: ignore[no-untyped-def]
+    """For each row the first position that it sees, and the one behind the last: [ROOM, 2] int64."""
+    return weights_in(step, scratch) + ROOM * ROW // 2
+
+
+@njit(inline="always")
+def mixed_in(step, scratch, number):  # type: ignore[no-untyped-def]
+    """Mixed values and states, number 0 or 1; number 2: what lies behind them."""
+    each = ROOM * (4 * channels(at(step, Step.VALUE_DIM)) + 128)
+    return seen_in(step, scratch) + ROOM * 16 + number * each
+
+
+@njit(inline="always")
+def state_of(mixed, count, width):  # type: ignore[no-untyped-def]
+    """Where the states of `count` mixed rows lie: behind them and what tiles write past them."""
+    return mixed + (count + SPARE_ROWS) * width * 4
+
+
+# --- what a row sees -------------------------------------------------------------------------
 
 
 @njit(inline="always")
@@ -55,182 +109,287 @@ def pairs_of(step, span, first):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def channels_of(step):  # type: ignore[no-untyped-def]
-    """Channels that a value takes."""
-    return (at(step, Step.A) + 15) // 16 * 16
+def first_seen(step, frame, span, token):  # type: ignore[no-untyped-def]
+    """The first position that a token of a span sees."""
+    window = at(step, Step.WINDOW)
+    own = at(at(frame, Frame.POSITIONS), at(span, 0) + token)
+    return max(0, own + 1 - window) if window else 0
 
 
 @njit(inline="always")
-def state_of(mixed, count, channels):  # type: ignore[no-untyped-def]
-    """Where the states of `count` mixed rows lie: behind them and what tiles write past them."""
-    return mixed + (count + SPARE_ROWS) * channels * 4
+def last_seen(step, frame, span, token):  # type: ignore[no-untyped-def]
+    """The last position that a token of a span sees: its own, or its sequence's last."""
+    seeing = at(span, 1) - 1 if at(step, Step.BOTH_WAYS) else token
+    return at(at(frame, Frame.POSITIONS), at(span, 0) + seeing)
+
+
+@njit(inline="never")
+def look(step, frame, span, first, count, seen):  # type: ignore[no-untyped-def]
+    """Note what the rows of a tile see."""
+    group = at(step, Step.F)
+    token, own = first // group, first % group
+    for i in range(count):
+        put_i64(seen + 16 * i, first_seen(step, frame, span, token))
+        put_i64(seen + 16 * i + 8, last_seen(step, frame, span, token) + 1)
+        own += 1
+        if own == group:
+            own, token = 0, token + 1
+
+
+# --- steps of the work -----------------------------------------------------------------------
+
+
+@njit(inline="never")
+def encode_queries(step, head, row, first, count, queries):  # type: ignore[no-untyped-def]
+    """Queries of a tile as codes, one behind the other."""
+    key_dim, group, row_bytes = at(step, Step.A), at(step, Step.F), at(step, Step.INPUT_STRIDE)
+    scale, stride = get_f32(step + 8 * Step.H), query_stride(key_dim)
+    own = first % group
+    x = at(step, Step.INPUT) + (row + first // group) * row_bytes + head * group * key_dim * 4
+    for i in range(count):
+        query_codes(x + own * key_dim * 4, key_dim, scale, queries + i * stride)
+        own += 1
+        if own == group:
+            own, x = 0, x + row_bytes
 
 
 @njit(inline="never")
 def scale_queries(step, head, row, first, count, queries):  # type: ignore[no-untyped-def]
     """Queries of a tile, times the scale, one behind the other."""
-    channels = channels_of(step)
-    scale = splat(get_f32(step + 8 * Step.H))
+    key_dim, group, row_bytes = at(step, Step.A), at(step, Step.F), at(step, Step.INPUT_STRIDE)
+    width, scale = channels(key_dim), splat(get_f32(step + 8 * Step.H))
+    own = first % group
+    x = at(step, Step.INPUT) + (row + first // group) * row_bytes + head * group * key_dim * 4
     for i in range(count):
-        q = at(step, Step.INPUT) + pair_offset(step, head, row, first + i, at(step, Step.INPUT_STRIDE))
-        for c in range(0, channels, 16):
-            store16(queries + 4 * (i * channels + c), load16(q + 4 * c) * scale)
+        q = x + own * key_dim * 4
+        own += 1
+        if own == group:
+            own, x = 0, x + row_bytes
+        for c in range(0, width, 16):
+            store16(queries + 4 * (i * width + c), load16(q + 4 * c) * scale)
 
 
 @njit(inline="never")
-def begin(count, channels, mixed):  # type: ignore[no-untyped-def]
+def begin(count, width, mixed):  # type: ignore[no-untyped-def]
     """No mixed values, and the state of rows that have seen nothing."""
-    state = state_of(mixed, count, channels)
+    state = state_of(mixed, count, width)
     for i in range(count):
-        for c in range(0, channels, 16):
-            store16(mixed + 4 * (i * channels + c), splat(ZERO))
+        for c in range(0, width, 16):
+            store16(mixed + 4 * (i * width + c), splat(ZERO))
         store16(state + 128 * i, splat(LOWEST))
         store16(state + 128 * i + 64, splat(ZERO))
 
 
 @njit(inline="never")
-def merge(step, frame, span, first, number, total, part):  # type: ignore[no-untyped-def]
+def merge(count, width, seen, number, total, part):  # type: ignore[no-untyped-def]
     """Add what rows saw in segment `number` to what they saw in those before."""
-    count, channels, group = pairs_of(step, span, first), channels_of(step), at(step, Step.F)
-    positions = at(frame, Frame.POSITIONS) + 8 * at(span, 0)
     for i in range(count):
-        if at(positions, (first + i) // group) < number * SEGMENT:
+        if at(seen, 2 * i) >= (number + 1) * SEGMENT or at(seen, 2 * i + 1) <= number * SEGMENT:
             continue
-        old, new = state_of(total, count, channels) + 128 * i, state_of(part, count, channels) + 128 * i
+        old, new = state_of(total, count, width) + 128 * i, state_of(part, count, width) + 128 * i
         top = maximum(load16(old), load16(new))
         shrink, scale = exp(load16(old) - top), exp(load16(new) - top)
         store16(old, top)
         store16(old + 64, fma(load16(old + 64), shrink, load16(new + 64) * scale))
-        x, y = total + 4 * i * channels, part + 4 * i * channels
-        for c in range(0, channels, 16):
+        x, y = total + 4 * i * width, part + 4 * i * width
+        for c in range(0, width, 16):
             store16(x + 4 * c, fma(load16(x + 4 * c), shrink, load16(y + 4 * c) * scale))
 
 
 @njit(inline="never")
 def finish(step, head, row, first, count, mixed):  # type: ignore[no-untyped-def]
     """Mixed values, divided by the sum of their weights, to the output."""
-    head_dim, channels = at(step, Step.A), channels_of(step)
-    state = state_of(mixed, count, channels)
+    value_dim = at(step, Step.VALUE_DIM)
+    width = channels(value_dim)
+    state = state_of(mixed, count, width)
+    group, row_bytes = at(step, Step.F), at(step, Step.OUTPUT_STRIDE)
+    own = first % group
+    line = at(step, Step.OUTPUT) + (row + first // group) * row_bytes + head * group * value_dim * 4
     for i in range(count):
-        out = at(step, Step.OUTPUT) + pair_offset(step, head, row, first + i, at(step, Step.OUTPUT_STRIDE))
-        y = mixed + 4 * i * channels
+        out, y = line + own * value_dim * 4, mixed + 4 * i * width
+        own += 1
+        if own == group:
+            own, line = 0, line + row_bytes
         whole = ONE / sum16(load16(state + 128 * i + 64))
-        for c in range(0, head_dim - 15, 16):
+        for c in range(0, value_dim - 15, 16):
             store16(out + 4 * c, load16(y + 4 * c) * splat(whole))
-        for c in range(head_dim // 16 * 16, head_dim):
+        for c in range(value_dim // 16 * 16, value_dim):
             put_f32(out + 4 * c, get_f32(y + 4 * c) * whole)
 
 
 @njit(inline="never")
-def keep_scores(step, frame, head, span, first, count, page, scores):  # type: ignore[no-untyped-def]
+def keep_scores(step, frame, head, span, first, count, page, seen, scores):  # type: ignore[no-untyped-def]
     """Copy what rows may see of a page's scores to [heads, rows, length] of their sequence."""
     group, rows = at(step, Step.F), at(span, 1)
-    positions = at(frame, Frame.POSITIONS) + 8 * at(span, 0)
-    length = at(positions, rows - 1) + 1
+    length = at(at(frame, Frame.POSITIONS), at(span, 0) + rows - 1) + 1
     for i in range(count):
         token = (first + i) // group
         query_head = head * group + (first + i) % group
         out = at(step, Step.G) + 4 * (at(span, 3) + (query_head * rows + token) * length + page * PAGE)
-        for k in range(min(PAGE, at(positions, token) + 1 - page * PAGE)):
+        low, high = clip(seen, i, page)
+        for k in range(low, high):
             put_f32(out + 4 * k, get_f32(scores + i * ROW + 4 * k))
 
 
-def _segment(half: int, rows_at_once: int) -> Any:
+def _page_of_floats(half: int, rows_at_once: int, latent: int) -> Any:
+    """The compiled work at a page of floats; parameters as of `page_of_codes`."""
+    score = score_loop(0 if latent else half, rows_at_once)
+    mix, turn = mix_loop(half, rows_at_once), turn_loop(half)
+
+    def work(
+        step: int, frame: int, head: int, span: int, first: int, scratch: int, keys: int, values: int,
+        page: int, mixed: int, count: int, ahead: int,
+    ) -> None:  # fmt: skip
+        key_dim, width, value_row = (
+            at(step, Step.A),
+            channels(at(step, Step.VALUE_DIM)),
+            at(step, Step.VALUE_ROW),
+        )
+        scores, seen, turned = scores_in(step, scratch), seen_in(step, scratch), mixed_in(step, scratch, 2)
+        state, cap = state_of(mixed, count, width), get_f32(step + 8 * Step.CAP)
+        if latent:
+            turn(keys, value_row, key_dim, turned)
+            keys = turned
+        score(scratch, 4 * channels(key_dim), keys, key_dim, scores, count, values)
+        if cap > ZERO:
+            cap_scores(scores, count, cap)
+        if at(step, Step.G):
+            keep_scores(step, frame, head, span, first, count, page, seen, scores)
+        for i in range(count):
+            low, high = clip(seen, i, page)
+            soften(scores + i * ROW, low, high, state + 128 * i, mixed + 4 * i * width, width)
+        mix(scores, values, value_row, width, seen, page, mixed, count, ahead)
+
+    return njit(inline="never")(work)
+
+
+def _page_of_codes(rows_at_once: int) -> Any:
+    """The compiled work at a page of codes."""
+    inner = page_of_codes(rows_at_once)
+
+    def work(
+        step: int, frame: int, head: int, span: int, first: int, scratch: int, keys: int, values: int,
+        page: int, mixed: int, count: int, ahead: int,
+    ) -> None:  # fmt: skip
+        width = channels(at(step, Step.VALUE_DIM))
+        scores, weights, seen = scores_in(step, scratch), weights_in(step, scratch), seen_in(step, scratch)
+        state = state_of(mixed, count, width)
+        kept = mixed_in(step, scratch, 2) if at(step, Step.G) else 0
+        inner(
+            step, scratch, keys, values, seen, page, scores, weights, kept, mixed, width, state, count,
+            ahead, ahead + values - keys,
+        )  # fmt: skip
+        if kept:
+            keep_scores(step, frame, head, span, first, count, page, seen, kept)
+
+    return njit(inline="always")(work)
+
+
+def _segment(kind: int, rows_at_once: int, latent: int) -> Any:
     """The compiled work at one key head and one segment of pages for a tile of pairs.
 
     `reach`: up to which page of the sequence to ask for memory. `mixed`: where the result goes.
     """
-    score, mix = score_loop(half, rows_at_once), mix_loop(half, rows_at_once)
+    codes = kind == 2
+    work = _page_of_codes(rows_at_once) if codes else _page_of_floats(kind, rows_at_once, latent)
 
     def segment(
         step: int, frame: int, head: int, span: int, first: int, number: int, reach: int, scratch: int,
         mixed: int,
     ) -> None:  # fmt: skip
-        head_dim, group, channels = at(step, Step.A), at(step, Step.F), channels_of(step)
-        pages, positions = at(frame, Frame.PAGES) + 8 * at(span, 2), at(frame, Frame.POSITIONS)
-        positions += 8 * at(span, 0)
-        count, stride = pairs_of(step, span, first), channels * 4
-        # A tile may be wider than what is left: room for some more rows than are used.
-        scores = scratch + ROOM * stride
-        # Indexed by token of the sequence, of which this tile has a few: hence the distance back.
-        seen = scores + ROOM * ROW - 8 * (first // group)
-        state = state_of(mixed, count, channels)
-        begin(count, channels, mixed)
-        last = (first + count - 1) // group
-        end = min(at(positions, last) // PAGE + 1, (number + 1) * (SEGMENT // PAGE))
-        for page in range(number * (SEGMENT // PAGE), end):
+        width, group = channels(at(step, Step.VALUE_DIM)), at(step, Step.F)
+        pages, count = at(frame, Frame.PAGES) + 8 * at(span, 2), pairs_of(step, span, first)
+        begin(count, width, mixed)
+        start = max(number * PAGES, first_seen(step, frame, span, first // group) // PAGE)
+        end = last_seen(step, frame, span, (first + count - 1) // group) // PAGE + 1
+        for page in range(start, min(end, (number + 1) * PAGES)):
             keys = at(pages, page) + at(step, Step.B) + head * at(step, Step.D)
             values = at(pages, page) + at(step, Step.C) + head * at(step, Step.E)
-            score(scratch, stride, keys, head_dim, scores, count, values)
-            if at(step, Step.G):
-                keep_scores(step, frame, head, span, first, count, page, scores)
-            for token in range(first // group, last + 1):
-                put_i64(seen + 8 * token, at(positions, token) + 1 - page * PAGE)
-            for i in range(count):
-                sees = at(seen, (first + i) // group)
-                soften(scores + i * ROW, sees, state + 128 * i, mixed + i * stride, channels)
             later = at(pages, min(page + 1, reach - 1)) + at(step, Step.B) + head * at(step, Step.D)
-            mix(scores, values, channels, seen, mixed, first, count, group, later)
+            work(step, frame, head, span, first, scratch, keys, values, page, mixed, count, later)
+        if codes:
+            cap, state = get_f32(step + 8 * Step.CAP), state_of(mixed, count, width)
+            end_segment(at(step, Step.A), scratch, cap, state, count)
 
     return njit(inline="never")(segment)
 
 
-def _whole(segment: Any) -> Any:
+def _whole(segment: Any, prepare: Any) -> Any:
     """The compiled work at one key head for a tile: all segments, one after the other."""
 
     def whole(step: int, frame: int, head: int, span: int, first: int, scratch: int) -> None:
-        count, channels = pairs_of(step, span, first), channels_of(step)
-        total = scratch + ROOM * (channels * 4 + ROW + 8)
-        part = total + ROOM * (channels * 4 + 128)
-        scale_queries(step, head, at(span, 0), first, count, scratch)
-        token = at(span, 0) + (first + count - 1) // at(step, Step.F)
-        reach = at(at(frame, Frame.POSITIONS), token) // PAGE + 1
-        segment(step, frame, head, span, first, 0, reach, scratch, total)
-        for number in range(1, (reach * PAGE + SEGMENT - 1) // SEGMENT):
+        count, group, width = (
+            pairs_of(step, span, first),
+            at(step, Step.F),
+            channels(at(step, Step.VALUE_DIM)),
+        )
+        total, part = mixed_in(step, scratch, 0), mixed_in(step, scratch, 1)
+        seen = seen_in(step, scratch)
+        prepare(step, head, at(span, 0), first, count, scratch)
+        look(step, frame, span, first, count, seen)
+        start = first_seen(step, frame, span, first // group) // SEGMENT
+        last = last_seen(step, frame, span, (first + count - 1) // group)
+        reach = last // PAGE + 1
+        segment(step, frame, head, span, first, start, reach, scratch, total)
+        for number in range(start + 1, last // SEGMENT + 1):
             segment(step, frame, head, span, first, number, reach, scratch, part)
-            merge(step, frame, span, first, number, total, part)
+            merge(count, width, seen, number, total, part)
         finish(step, head, at(span, 0), first, count, total)
 
     return njit(inline="never")(whole)
 
 
-def _part(segment: Any) -> Any:
+@njit(inline="always")
+def segments_of(step, frame, span):  # type: ignore[no-untyped-def]
+    """The first segment that a span sees, and how many it sees."""
+    start = first_seen(step, frame, span, 0) // SEGMENT
+    return start, last_seen(step, frame, span, at(span, 1) - 1) // SEGMENT + 1 - start
+
+
+def _part(segment: Any, prepare: Any) -> Any:
     """The compiled work at one key head and one segment; who ends last merges all of a tile.
 
-    `parts`: address of the memory of the tile's segments: a counter of those done, on a cache
-    line of its own, then mixed values and states. The same operations as in one go.
+    `number`: of the segment, counted from the first that the span sees. `parts`: address of the
+    memory of the tile's segments: a counter of those done, on a cache line of its own, then mixed
+    values and states. The same operations as in one go.
     """
 
     def part(
-        step: int, frame: int, head: int, span: int, first: int, number: int, segments: int, parts: int,
-        scratch: int,
-    ) -> None:  # fmt: skip
+        step: int, frame: int, head: int, span: int, first: int, number: int, parts: int, scratch: int
+    ) -> None:
         count, apart = pairs_of(step, span, first), at(frame, Frame.PART_BYTES)
-        scale_queries(step, head, at(span, 0), first, count, scratch)
-        last = at(at(frame, Frame.POSITIONS), at(span, 0) + at(span, 1) - 1) // PAGE + 1
-        reach = min(last, (number + 1) * (SEGMENT // PAGE))
+        width, seen = channels(at(step, Step.VALUE_DIM)), seen_in(step, scratch)
+        start, segments = segments_of(step, frame, span)
+        prepare(step, head, at(span, 0), first, count, scratch)
+        look(step, frame, span, first, count, seen)
+        last = last_seen(step, frame, span, at(span, 1) - 1) // PAGE + 1
+        reach = min(last, (start + number + 1) * PAGES)
         mixed = parts + 64
-        segment(step, frame, head, span, first, number, reach, scratch, mixed + number * apart)
+        segment(step, frame, head, span, first, start + number, reach, scratch, mixed + number * apart)
         if add_atomic(parts, 1) == segments - 1:
             store_atomic(parts, 0)
             for later in range(1, segments):
-                merge(step, frame, span, first, later, mixed, mixed + later * apart)
+                merge(count, width, seen, start + later, mixed, mixed + later * apart)
             finish(step, head, at(span, 0), first, count, mixed)
 
     return njit(inline="never")(part)
 
 
-def attention(half: int, rows_at_once: int) -> Callable[[int, int, int, int], int]:
+def attention(kind: int, rows_at_once: int, latent: int) -> Callable[[int, int, int, int], int]:
     """softmax(q k^T * scale) v for all rows of a pass.
 
-    A: head_dim. B, C: bytes from a page to this layer's keys and values. D, E: bytes of a head
+    A: key width. B, C: bytes from a page to this layer's keys and values. D, E: bytes of a head
     there. F: query heads to a key head. G: 0, or address where scores go, as the frame's spans
-    say. H: scale as float32. PANELS: key heads. UNIT_FIRST: number of the counter from which
-    threads take pieces of work: a key head and up to QUERY_ROWS pairs of token and query head,
-    and, where the frame has memory for parts, one segment of positions.
+    say. H: scale as float32. PANELS: key heads. UNIT_FIRST: number of the counter from which threads take
+    pieces of work: a key head and up to QUERY_ROWS pairs of token and query head, and, where the
+    frame has memory for parts, one segment of positions.
+
+    `kind`: of the cache: 0 float32, 1 float16, 2 codes. `latent`: it has one row a token, which is
+    its key and begins with its value; never as codes.
     """
-    segment = _segment(half, rows_at_once)
-    whole, part = _whole(segment), _part(segment)
+    segment = _segment(kind, rows_at_once, latent)
+    prepare = encode_queries if kind == 2 else scale_queries
+    whole, part = _whole(segment, prepare), _part(segment, prepare)
 
     def kernel(step: int, frame: int, thread: int, threads: int) -> int:
         heads, group = at(step, Step.PANELS), at(step, Step.F)
@@ -242,7 +401,7 @@ def attention(half: int, rows_at_once: int) -> Callable[[int, int, int, int], in
             span = at(frame, Frame.SPANS) + 32 * s
             tiles = (at(span, 1) * group + QUERY_ROWS - 1) // QUERY_ROWS
             if parts:
-                segments = at(at(frame, Frame.POSITIONS), at(span, 0) + at(span, 1) - 1) // SEGMENT + 1
+                _, segments = segments_of(step, frame, span)
             while mine < before + tiles * heads * segments:
                 number = (mine - before) % segments
                 head = (mine - before) // segments % heads
@@ -250,7 +409,7 @@ def attention(half: int, rows_at_once: int) -> Callable[[int, int, int, int], in
                 first = (tiles - 1 - (mine - before) // segments // heads) * QUERY_ROWS
                 if parts:
                     place = parts + (mine - number) * apart
-                    part(step, frame, head, span, first, number, segments, place, scratch)
+                    part(step, frame, head, span, first, number, place, scratch)
                 else:
                     whole(step, frame, head, span, first, scratch)
                 mine = add_atomic(counter, 1)

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numba import njit
+
 from glassgear.backends.base import PAGE
 from glassgear.backends.cpu.fields import Frame, Step
+from glassgear.backends.cpu.kernels.attention_codes import INFINITE, NAN, SCALES, TINY, TOP, ZERO
 from glassgear.backends.cpu.kernels.matmul import share
-from glassgear.backends.cpu.kernels.vectors import at, get_f32, load16, put_f32, put_half, store16
+from glassgear.backends.cpu.kernels.vectors import (
+    absolute_bits,
+    at,
+    fma,
+    get_f32,
+    inside,
+    largest_bits,
+    largest_magnitude,
+    load16,
+    nearest,
+    put_f32,
+    put_half,
+    scatter16,
+    scatter_pairs,
+    splat,
+    store16,
+    sum16,
+)
 
-__all__ = ["rotate", "store_keys", "store_values"]
+__all__ = ["rotate", "store_key_codes", "store_keys", "store_value_codes", "store_values"]
 
 
 def rotate(step: int, frame: int, thread: int, threads: int) -> int:
@@ -73,16 +94,14 @@ def store_keys(half: int) -> Callable[[int, int, int, int], int]:
 
 
 def store_values(half: int) -> Callable[[int, int, int, int], int]:
-    """Values of the new tokens into the cache, token by token. Fields as in `store_keys`."""
-    width = 2 if half else 4
+    """Values of the new tokens into the cache, token by token. Fields as in `store_keys`, and VALUE_ROW."""
 
     def kernel(step: int, frame: int, thread: int, threads: int) -> int:
         head_dim = at(step, Step.A)
-        padded = (head_dim + 15) // 16 * 16
         low, high = share(step, thread, threads)
         for row in range(at(frame, Frame.ROWS)):
             slot = at(at(frame, Frame.POSITIONS), row) % PAGE
-            page = at(at(frame, Frame.PAGE_OF_ROW), row) + at(step, Step.B) + slot * padded * width
+            page = at(at(frame, Frame.PAGE_OF_ROW), row) + at(step, Step.B) + slot * at(step, Step.VALUE_ROW)
             x = at(step, Step.INPUT) + row * at(step, Step.INPUT_STRIDE)
             for head in range(low, high):
                 y = page + head * at(step, Step.C)
@@ -95,3 +114,63 @@ def store_values(half: int) -> Callable[[int, int, int, int], int]:
         return 0
 
     return kernel
+
+
+@njit(inline="always")
+def scales_of(size):  # type: ignore[no-untyped-def]
+    """What a code of a row is worth, and by what its values are multiplied to give codes.
+
+    `size` becomes TOP. A row that isn't finite is worth NaN.
+    """
+    if size < TINY:
+        return ZERO, ZERO
+    return (size / TOP, TOP / size) if size < INFINITE else (NAN, ZERO)
+
+
+@njit(inline="always")
+def place_of(step, frame, row):  # type: ignore[no-untyped-def]
+    """Address of a layer's keys or values in the page of a row, and which of the page's tokens it is."""
+    page = at(at(frame, Frame.PAGE_OF_ROW), row) + at(step, Step.B)
+    return page, at(at(frame, Frame.POSITIONS), row) % PAGE
+
+
+def store_key_codes(step: int, frame: int, thread: int, threads: int) -> int:
+    """Keys of the new tokens as codes; see `kernels/attention_codes.py`. Fields as in `store_keys`."""
+    key_dim = at(step, Step.A)
+    low, high = share(step, thread, threads)
+    for row in range(at(frame, Frame.ROWS)):
+        page, slot = place_of(step, frame, row)
+        for head in range(low, high):
+            x = at(step, Step.INPUT) + row * at(step, Step.INPUT_STRIDE) + head * key_dim * 4
+            y = page + head * at(step, Step.C)
+            squares = splat(ZERO)
+            for c in range(0, key_dim, 16):
+                v = inside(load16(x + 4 * c), key_dim - c)
+                squares = fma(v, v, squares)
+            unit, inverse = scales_of(np.sqrt(sum16(squares)))
+            put_f32(y + 4 * slot, unit)
+            for c in range(0, key_dim, 16):
+                v = nearest(inside(load16(x + 4 * c), key_dim - c) * splat(inverse))
+                scatter_pairs(y + SCALES + c * (2 * PAGE) + 4 * slot, 4 * PAGE, v)
+    return 0
+
+
+def store_value_codes(step: int, frame: int, thread: int, threads: int) -> int:
+    """Values of the new tokens as codes. Fields as in `store_keys`."""
+    value_dim = at(step, Step.A)
+    channels = (value_dim + 15) // 16 * 16
+    low, high = share(step, thread, threads)
+    for row in range(at(frame, Frame.ROWS)):
+        page, slot = place_of(step, frame, row)
+        for head in range(low, high):
+            x = at(step, Step.INPUT) + row * at(step, Step.INPUT_STRIDE) + head * value_dim * 4
+            y = page + head * at(step, Step.C)
+            top = absolute_bits(splat(ZERO))
+            for c in range(0, value_dim, 16):
+                top = largest_bits(top, absolute_bits(inside(load16(x + 4 * c), value_dim - c)))
+            unit, inverse = scales_of(largest_magnitude(top))
+            put_f32(y + 4 * slot, unit)
+            y += SCALES + slot // 2 * channels * 4 + slot % 2 * 2
+            for c in range(0, value_dim, 16):
+                scatter16(y + 4 * c, 4, nearest(inside(load16(x + 4 * c), value_dim - c) * splat(inverse)))
+    return 0

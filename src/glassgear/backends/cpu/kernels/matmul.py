@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 from numba import njit
 
-from glassgear.backends.cpu.fields import Frame, Step
-from glassgear.backends.cpu.kernels.tiles import float_tile, quant_tile
-from glassgear.backends.cpu.kernels.vectors import at
+from glassgear.backends.cpu.fields import ACTIVATION_BLOCK, GROUP, ROWS, SPREAD_BLOCKS, TILE, Frame, Step
+from glassgear.backends.cpu.kernels.tiles import float_tile, quant_tile, spread, spread_tile
+from glassgear.backends.cpu.kernels.vectors import at, prefetch
 from glassgear.backends.cpu.layouts import PANEL, FloatLayout, quant_layout
 
-__all__ = ["float_matmul", "output_of", "quant_matmul", "rows_of", "share"]
+__all__ = ["codes_of_row", "float_matmul", "output_of", "quant_matmul", "rows_of", "share"]
 
 STRIP = 96  # tokens that stay in the first cache while panels go by: a multiple of every tile
+STRIP_BYTES = 1 << 20  # of activations that are read again and again while panels go by
+SPREAD_ROWS = 96  # from which spreading pays
+AHEAD_OF_ROW = 32  # bytes of the part of a panel that comes next, for each row of the one at hand
 
 
 @njit(inline="always")
@@ -31,6 +34,12 @@ def share(step, thread, threads):  # type: ignore[no-untyped-def]
 def rows_of(step, frame):  # type: ignore[no-untyped-def]
     """How many rows the step is for."""
     return at(frame, Frame.WANTED) if at(step, Step.WANTED) else at(frame, Frame.ROWS)
+
+
+@njit(inline="always")
+def codes_of_row(codes, row, blocks):  # type: ignore[no-untyped-def]
+    """Address of the first activation block of a row; the next are GROUP blocks apart."""
+    return codes + (row // GROUP * blocks * GROUP + row % GROUP) * ACTIVATION_BLOCK
 
 
 @njit(inline="always")
@@ -52,8 +61,7 @@ def quant_matmul(key: str, dot: str) -> Callable[[int, int, int, int], int]:
     """The kernel for matrices of codes in the layout `key`."""
     layout = quant_layout(key)
     panel_of_block = layout.block_bytes
-    large = (8 if layout.sub == 16 else 12) if dot == "avx512vnni" else 4
-    middle = 8 if large == 12 else 4
+    multiply = many_or_few(key, dot) if layout.spread else packed_rows(key, dot)
 
     def kernel(step: int, frame: int, thread: int, threads: int) -> int:
         rows = rows_of(step, frame)
@@ -62,32 +70,98 @@ def quant_matmul(key: str, dot: str) -> Callable[[int, int, int, int], int]:
         x = at(step, Step.INPUT) + private(step, frame, thread)
         out, stride = output_of(step, frame)
         weights, unit, add = at(step, Step.WEIGHTS), at(step, Step.UNIT), at(step, Step.ADD)
-        row_bytes = blocks * 48
+        scratch = at(frame, Frame.SCRATCH) + thread * at(frame, Frame.SCRATCH_BYTES)
         low, high = share(step, thread, threads)
-        low, high = low * unit, high * unit
-        for start in range(0, rows, STRIP):
-            stop = min(rows, start + STRIP)
-            for panel in range(low, high):
-                w, o = weights + panel * panel_bytes, out + panel * 64
-                r = start
-                while stop - r >= large:
-                    quant_tile(key, dot, large, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
-                    r += large
-                while r < stop:
-                    if stop - r > 4:
-                        quant_tile(
-                            key, dot, middle, w, x + r * row_bytes, blocks, o + r * stride, stride, add
-                        )
-                        r += middle
-                    elif stop - r > 1:
-                        quant_tile(key, dot, 4, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
-                        r += 4
-                    else:
-                        quant_tile(key, dot, 1, w, x + r * row_bytes, blocks, o + r * stride, stride, add)
-                        r += 1
+        strip = strip_of(rows, blocks * ACTIVATION_BLOCK)
+        for start in range(0, rows, strip):
+            count = min(rows - start, strip)
+            for panel in range(low * unit, high * unit):
+                w, y = weights + panel * panel_bytes, out + panel * 64 + start * stride
+                multiply(count, w, codes_of_row(x, start, blocks), blocks, y, stride, add, scratch)
         return 0
 
     return kernel
+
+
+@njit(inline="always")
+def strip_of(rows, row_bytes):  # type: ignore[no-untyped-def]
+    """Rows to take at a time, a multiple of every tile, so that their activations stay near."""
+    most = max(2 * SPREAD_ROWS, STRIP_BYTES // row_bytes)
+    strips = -(-rows // most)
+    return (rows // strips // TILE + 1) * TILE
+
+
+def many_or_few(key: str, dot: str) -> Callable[..., None]:
+    """One panel times some rows, in the way that is faster for so many."""
+    many, few = spread_rows(key, dot), packed_rows(key, dot)
+
+    @njit(inline="always")
+    def multiply(count, w, x, blocks, out, stride, add, scratch):  # type: ignore[no-untyped-def]
+        if count >= SPREAD_ROWS:
+            many(count, w, x, blocks, out, stride, add, scratch)
+        else:
+            few(count, w, x, blocks, out, stride, add, scratch)
+
+    return multiply
+
+
+def packed_rows(key: str, dot: str) -> Callable[..., None]:
+    """One panel times some rows."""
+    large, middle = (TILE, 8) if dot == "avx512vnni" else (4, 4)
+
+    @njit(inline="always")
+    def multiply(count, w, x, blocks, out, stride, add, scratch):  # type: ignore[no-untyped-def]
+        r = 0
+        while count - r >= large:
+            quant_tile(key, dot, large, w, codes_of_row(x, r, blocks), blocks, out + r * stride, stride, add)
+            r += large
+        while r < count:
+            at_x, y = codes_of_row(x, r, blocks), out + r * stride
+            if count - r > 4:
+                quant_tile(key, dot, middle, w, at_x, blocks, y, stride, add)
+                r += middle
+            elif count - r > 1:
+                quant_tile(key, dot, 4, w, at_x, blocks, y, stride, add)
+                r += 4
+            else:
+                quant_tile(key, dot, 1, w, at_x, blocks, y, stride, add)
+                r += 1
+
+    return multiply
+
+
+def spread_rows(key: str, dot: str) -> Callable[..., None]:
+    """One panel times many rows, its codes spread to bytes first, a part of the panel at a time."""
+    large = TILE if dot == "avx512vnni" else 4
+    block_bytes = quant_layout(key).block_bytes
+
+    @njit(inline="always")
+    def multiply(count, w, x, blocks, out, stride, add, scratch):  # type: ignore[no-untyped-def]
+        buffer = scratch + (ROWS + TILE) * 64  # behind the unfinished sums
+        parts = -(-blocks // SPREAD_BLOCKS)
+        for part in range(parts):
+            first, end = blocks * part // parts, blocks * (part + 1) // parts
+            some, is_first, is_last = end - first, part == 0, end == blocks
+            spread(key, dot, w + first * block_bytes, some, buffer)
+            x_part, following = x + first * (GROUP * ACTIVATION_BLOCK), w + end * block_bytes
+            r = 0
+            while r < count:
+                at_x, sums, y = codes_of_row(x_part, r, blocks), scratch + r * 64, out + r * stride
+                if count - r > large - 4:
+                    # What is spread next comes from memory while tiles have work.
+                    for line in range(r * AHEAD_OF_ROW, (r + large) * AHEAD_OF_ROW, 64):
+                        prefetch(following + line)
+                    spread_tile(
+                        key, dot, large, buffer, at_x, some, blocks, sums, is_first, is_last, y, stride, add
+                    )
+                    r += large
+                else:
+                    spread_tile(
+                        key, dot, 4, buffer, at_x, some, blocks, sums, is_first, is_last, y, stride, add
+                    )
+                    r += 4
+
+    return multiply
 
 
 def float_matmul(key: str, wide: int) -> Callable[[int, int, int, int], int]:

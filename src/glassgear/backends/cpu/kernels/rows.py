@@ -1,4 +1,4 @@
-"""Work that each row does alone: norms, int8 codes, activations, sums."""
+"""Work that each row does alone: int8 codes, activations, products."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from glassgear.backends.cpu.fields import ACTIVATION_BLOCK, GROUP, Frame, Step
-from glassgear.backends.cpu.kernels.matmul import private, rows_of, share
+from glassgear.backends.cpu.fields import ACTIVATION_BLOCK, GROUP, SUM_SCALE, Frame, Step
+from glassgear.backends.cpu.kernels.matmul import codes_of_row, private, rows_of, share
 from glassgear.backends.cpu.kernels.vectors import (
     absolute_bits,
     at,
     exp,
     fma,
-    get_f32,
     largest_bits,
     largest_magnitude,
     load16,
@@ -27,11 +26,11 @@ from glassgear.backends.cpu.kernels.vectors import (
     put_i32,
     splat,
     store16,
-    sum16,
     sum_integers,
+    where_below,
 )
 
-__all__ = ["ACTIVATIONS", "activate", "add_rows", "bias", "multiply", "quantize", "rms_norm"]
+__all__ = ["ACTIVATIONS", "activate", "codes_of_row", "encode", "multiply", "quantize", "row_share", "tanh"]
 
 ONE = np.float32(1)
 ZERO = np.float32(0)
@@ -55,58 +54,18 @@ def encode(first, second, block):  # type: ignore[no-untyped-def]
     narrow8(block + 16, high)
     a, b = sum_integers(low), sum_integers(high)
     put_f32(block + 32, unit)
-    put_i32(block + 36, np.int32(-a - b))
-    put_i32(block + 40, np.int32(-a))
-    put_i32(block + 44, np.int32(-b))
-
-
-@njit(inline="always")
-def codes_of_row(codes, row, blocks):  # type: ignore[no-untyped-def]
-    """Address of the first activation block of a row; the next are GROUP blocks apart."""
-    return codes + (row // GROUP * blocks * GROUP + row % GROUP) * ACTIVATION_BLOCK
+    for i, total in enumerate((-a - b, -a, -b)):
+        put_i32(block + 36 + 4 * i, np.int32(total * SUM_SCALE))
+        put_f32(block + 48 + 4 * i, np.float32(total))
 
 
 @njit(inline="always")
 def row_share(step, frame, thread, threads):  # type: ignore[no-untyped-def]
-    """The rows that this thread does: its share of many, or all of a few."""
+    """The rows that this thread does: its share, or all of a few if it has a buffer for itself."""
     rows = rows_of(step, frame)
-    if at(frame, Frame.SHARED_OUT):
+    if at(frame, Frame.SHARED_OUT) or at(step, Step.PRIVATE) == 0:
         return rows * thread // threads, rows * (thread + 1) // threads
     return 0, rows
-
-
-def rms_norm(step: int, frame: int, thread: int, threads: int) -> int:
-    """X / sqrt(mean(x^2) + eps) * weight; as floats, as codes, or both. A: eps as float32."""
-    width = at(step, Step.COLUMNS)
-    vectors = (width + 15) // 16
-    eps, weight = get_f32(step + 8 * Step.A), at(step, Step.WEIGHTS)
-    own = private(step, frame, thread)
-    out, codes = at(step, Step.OUTPUT), at(step, Step.CODES)
-    wanted = at(frame, Frame.WANTED_ROWS)
-    first, last = row_share(step, frame, thread, threads)
-    for row in range(first, last):
-        source = at(wanted, row) if at(step, Step.WANTED) else row
-        x = at(step, Step.INPUT) + source * at(step, Step.INPUT_STRIDE)
-        squares, more = splat(ZERO), splat(ZERO)
-        for i in range(0, vectors - 1, 2):
-            one, two = load16(x + 64 * i), load16(x + 64 * i + 64)
-            squares, more = fma(one, one, squares), fma(two, two, more)
-        if vectors % 2:
-            one = load16(x + 64 * (vectors - 1))
-            squares = fma(one, one, squares)
-        scale = splat(ONE / np.sqrt(sum16(squares + more) / np.float32(width) + eps))
-        if out:
-            y = out + own + row * at(step, Step.OUTPUT_STRIDE)
-            for i in range(vectors):
-                store16(y + 64 * i, load16(x + 64 * i) * scale * load16(weight + 64 * i))
-        if codes:
-            block = codes_of_row(codes + own, row, width // 32)
-            for i in range(0, vectors, 2):
-                low = load16(x + 64 * i) * scale * load16(weight + 64 * i)
-                high = load16(x + 64 * i + 64) * scale * load16(weight + 64 * i + 64)
-                encode(low, high, block)
-                block += GROUP * ACTIVATION_BLOCK
-    return 0
 
 
 def quantize(step: int, frame: int, thread: int, threads: int) -> int:
@@ -121,6 +80,12 @@ def quantize(step: int, frame: int, thread: int, threads: int) -> int:
             encode(load16(x + 128 * i), load16(x + 128 * i + 64), block)
             block += GROUP * ACTIVATION_BLOCK
     return 0
+
+
+@njit(inline="always")
+def plus(first, second, vector):  # type: ignore[no-untyped-def]
+    """32 floats and those at an address, added."""
+    return first + load16(vector), second + load16(vector + 64)
 
 
 @njit(inline="always")
@@ -162,37 +127,60 @@ def identity(x):  # type: ignore[no-untyped-def]
     return x
 
 
+@njit(inline="always")
+def tanh(x):  # type: ignore[no-untyped-def]
+    """(1 - e^-2|x|) / (1 + e^-2|x|) with the sign of x; near 0 its series, which loses no digits."""
+    size = maximum(x, splat(ZERO) - x)
+    e = exp(size * splat(np.float32(-2)))
+    far = (splat(ONE) - e) / (splat(ONE) + e)
+    far = where_below(x, splat(ZERO), splat(ZERO) - far, far)
+    square = x * x
+    near = fma(square, splat(np.float32(62 / 2835)), splat(np.float32(-17 / 315)))
+    near = fma(square, near, splat(np.float32(2 / 15)))
+    near = fma(square, near, splat(np.float32(-1 / 3)))
+    near = fma(square * near, x, x)
+    return where_below(size, splat(np.float32(0.3)), near, far)
+
+
 ACTIVATIONS: dict[str, Any] = {
-    "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "relu": relu, "identity": identity,
+    "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "relu": relu, "identity": identity, "tanh": tanh,
 }  # fmt: skip
 
 
 def activate(name: str) -> Callable[[int, int, int, int], int]:
     """activation(gate) * up, for this thread's units of 32 channels.
 
-    A: bytes from a row's gate to its up. B: address of activation(gate) alone, or 0. Product as
-    floats, as codes, or both.
+    A: bytes from a row's gate to its up; 0 for no up. B: address of activation(gate) alone, or 0.
+    C: bias of the gate, D: of the up; 0 for none. PANELS: units of a row. Product as floats, as
+    codes, or both.
     """
     function = ACTIVATIONS[name]
 
     def kernel(step: int, frame: int, thread: int, threads: int) -> int:
         stride, to_up = at(step, Step.INPUT_STRIDE), at(step, Step.A)
         out, out_stride, codes = at(step, Step.OUTPUT), at(step, Step.OUTPUT_STRIDE), at(step, Step.CODES)
-        alone = at(step, Step.B)
+        alone, gate_bias, up_bias = at(step, Step.B), at(step, Step.C), at(step, Step.D)
         low, high = share(step, thread, threads)
-        for row in range(at(frame, Frame.ROWS)):
+        for row in range(rows_of(step, frame)):
             gate = at(step, Step.INPUT) + row * stride
-            block = codes_of_row(codes, row, at(step, Step.UNITS))
+            block = codes_of_row(codes, row, at(step, Step.PANELS))
             for unit in range(low, high):
-                x = gate + 128 * unit
-                first, second = function(load16(x)), function(load16(x + 64))
+                x, inside = gate + 128 * unit, 128 * unit
+                first, second = load16(x), load16(x + 64)
+                if gate_bias:
+                    first, second = plus(first, second, gate_bias + inside)
+                first, second = function(first), function(second)
                 if alone:
-                    store16(alone + row * out_stride + 128 * unit, first)
-                    store16(alone + row * out_stride + 128 * unit + 64, second)
-                first, second = first * load16(x + to_up), second * load16(x + to_up + 64)
+                    store16(alone + row * out_stride + inside, first)
+                    store16(alone + row * out_stride + inside + 64, second)
+                if to_up:
+                    other, more = load16(x + to_up), load16(x + to_up + 64)
+                    if up_bias:
+                        other, more = plus(other, more, up_bias + inside)
+                    first, second = first * other, second * more
                 if out:
-                    store16(out + row * out_stride + 128 * unit, first)
-                    store16(out + row * out_stride + 128 * unit + 64, second)
+                    store16(out + row * out_stride + inside, first)
+                    store16(out + row * out_stride + inside + 64, second)
                 if codes:
                     encode(first, second, block + unit * (GROUP * ACTIVATION_BLOCK))
         return 0
@@ -209,26 +197,4 @@ def multiply(step: int, frame: int, thread: int, threads: int) -> int:
         out = at(step, Step.OUTPUT) + row * at(step, Step.OUTPUT_STRIDE)
         for i in range((at(step, Step.COLUMNS) + 15) // 16):
             store16(out + 64 * i, load16(x + 64 * i) * load16(other + 64 * i))
-    return 0
-
-
-def add_rows(step: int, frame: int, thread: int, threads: int) -> int:
-    """Output += input."""
-    rows = rows_of(step, frame)
-    for row in range(rows * thread // threads, rows * (thread + 1) // threads):
-        x = at(step, Step.INPUT) + row * at(step, Step.INPUT_STRIDE)
-        out = at(step, Step.OUTPUT) + row * at(step, Step.OUTPUT_STRIDE)
-        for i in range((at(step, Step.COLUMNS) + 15) // 16):
-            store16(out + 64 * i, load16(out + 64 * i) + load16(x + 64 * i))
-    return 0
-
-
-def bias(step: int, frame: int, thread: int, threads: int) -> int:
-    """Output += a vector, for this thread's units of the columns."""
-    low, high = share(step, thread, threads)
-    unit = at(step, Step.UNIT)
-    for row in range(rows_of(step, frame)):
-        out = at(step, Step.OUTPUT) + row * at(step, Step.OUTPUT_STRIDE)
-        for i in range(low * unit, high * unit):
-            store16(out + 64 * i, load16(out + 64 * i) + load16(at(step, Step.WEIGHTS) + 64 * i))
     return 0

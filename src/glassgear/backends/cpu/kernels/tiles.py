@@ -15,11 +15,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from glassgear.backends.cpu.fields import ACTIVATION_BLOCK, GROUP
+from glassgear.backends.cpu.fields import ACTIVATION_BLOCK, GROUP, SUM_SCALE, TILE
+from glassgear.backends.cpu.kernels.blocks import Packed, Spread
 from glassgear.backends.cpu.kernels.dots import DOTS
 from glassgear.backends.cpu.kernels.vectors import (
     F32,
-    I8,
     I16,
     I32,
     I64,
@@ -27,7 +27,6 @@ from glassgear.backends.cpu.kernels.vectors import (
     V_F16,
     V_F32,
     V_I32,
-    call,
     constant,
     emit_fma,
     emit_load,
@@ -36,13 +35,11 @@ from glassgear.backends.cpu.kernels.vectors import (
     emit_store,
     integer,
 )
-from glassgear.backends.cpu.layouts import BLOCK, IQ4_VALUES, PANEL, QuantLayout, quant_layout
+from glassgear.backends.cpu.layouts import BLOCK, PANEL, QuantLayout, quant_layout
 
-__all__ = ["AHEAD", "float_tile", "quant_tile"]
+__all__ = ["AHEAD", "float_tile", "quant_tile", "spread", "spread_tile"]
 
 AHEAD = 2560  # bytes that memory is asked for in advance
-V_I8 = ir.VectorType(I8, 64)
-V_I16 = ir.VectorType(I16, 32)
 _I = types.int64
 
 
@@ -50,103 +47,51 @@ def _word(value: int) -> Any:
     return ir.Constant(I64, value)
 
 
-def _groups(b: Any, block: Any, layout: QuantLayout, table: Any) -> list[Any]:
-    """The codes of a block, unsigned: 8 groups of [16 rows, 4 inputs] as int32 lanes."""
-
-    def vector(index: int) -> Any:
-        return emit_load(b, block, V_I8, 64 * index)
-
-    def bits_of(v: Any, shift: int, mask: int) -> Any:
-        """Shift right (left if negative) within pairs of bytes, then mask each byte."""
-        wide = b.bitcast(v, V_I16)
-        if shift:
-            by = ir.Constant(V_I16, [abs(shift)] * 32)
-            wide = b.lshr(wide, by) if shift > 0 else b.shl(wide, by)
-        return b.and_(b.bitcast(wide, V_I8), ir.Constant(V_I8, [mask] * 64))
-
-    if layout.bits == 8:
-        return [b.bitcast(vector(g), V_I32) for g in range(8)]
-    planes = [vector(g) for g in range(4)]
-    groups = [bits_of(v, 0, 15) for v in planes] + [bits_of(v, 4, 15) for v in planes]
-    if layout.bits == 5:
-        high = vector(4)
-        groups = [b.or_(low, bits_of(high, g - 4, 16)) for g, low in enumerate(groups)]
-    elif layout.bits == 6:
-        high = [vector(4), vector(5)]
-        groups = [b.or_(low, bits_of(high[g // 4], 2 * (g % 4) - 4, 48)) for g, low in enumerate(groups)]
-    elif layout.table:
-        groups = [table(v) for v in groups]
-    return [b.bitcast(v, V_I32) for v in groups]
-
-
-def _lookup(b: Any, dot: str) -> Any:
-    """Codes to values + 128 of the IQ4 table, for 64 bytes."""
-    values = [v + 128 for v in IQ4_VALUES]
-
-    def avx512(v: Any) -> Any:
-        whole = ir.Constant(V_I8, [ir.Constant(I8, x) for x in values * 4])
-        return call(b, "llvm.x86.avx512.pshuf.b.512", V_I8, [whole, v])
-
-    def halves(v: Any) -> Any:
-        kind = ir.VectorType(I8, 32)
-        whole = ir.Constant(kind, [ir.Constant(I8, x) for x in values * 2])
-        parts = []
-        for side in (0, 1):
-            mask = ir.Constant(ir.VectorType(I32, 32), list(range(32 * side, 32 * side + 32)))
-            parts.append(call(b, "llvm.x86.avx2.pshuf.b", kind, [whole, b.shuffle_vector(v, v, mask)]))
-        return b.shuffle_vector(*parts, ir.Constant(ir.VectorType(I32, 64), list(range(64))))
-
-    def selects(v: Any) -> Any:
-        out = ir.Constant(V_I8, [values[0]] * 64)
-        for code in range(1, 16):
-            same = b.icmp_unsigned("==", v, ir.Constant(V_I8, [code] * 64))
-            out = b.select(same, ir.Constant(V_I8, [values[code]] * 64), out)
-        return out
-
-    return {"avx512vnni": avx512, "plain": selects}.get(dot, halves)
-
-
-def _scales(b: Any, address: Any, layout: QuantLayout, offset: int) -> Any:
-    if layout.wide:
-        return emit_load(b, address, V_F32, offset)
-    return b.fpext(emit_load(b, address, V_F16, offset), V_F32)
-
-
-def _emit_block(b: Any, layout: QuantLayout, dot: str, tokens: int, block: Any, x: Any, totals: Any) -> None:
-    """Add one block's share to every token's sums; `x(t)` is the address of token t's block."""
-    groups = _groups(b, block, layout, _lookup(b, dot))
+def _emit_block(b: Any, source: Packed | Spread, block: Any, x: Any, totals: list[Any]) -> None:
+    """Add one block's share to every token's sums; `x`: address of the tokens' activation blocks."""
+    groups, layout, dot = source.groups(block), source.layout, DOTS[source.dot]
     subs = BLOCK // layout.sub
-    per_sub = 8 // subs
-    bits = 8 if layout.table else layout.bits
+    per_sub, tokens = 8 // subs, len(totals)
+
+    def load(t: int, kind: Any, offset: int) -> Any:
+        return emit_load(b, x, kind, ACTIVATION_BLOCK * t + offset)
+
+    parts: list[Any] = [None] * tokens
     for s in range(subs):
-        sums = []
-        for t in range(tokens):
-            if layout.offset:
-                # Activations carry minus their sum: offset * -sum starts the products.
-                minus = emit_splat(b, emit_load(b, x(t), I32, _sum_offset(layout, s)))
-                sums.append(b.shl(minus, integer(layout.offset.bit_length() - 1)))
-            else:
-                sums.append(integer(0))
+        sums = [integer(0)] * tokens
+        if layout.offset:
+            # Activations carry minus their sum: the code of 0, times that, starts the products.
+            shift = integer((SUM_SCALE // source.middle).bit_length() - 1)
+            sums = [emit_splat(b, load(t, I32, _sum_offset(layout, s))) for t in range(tokens)]
+            sums = sums if source.middle == SUM_SCALE else [b.ashr(v, shift) for v in sums]
         for g in range(s * per_sub, (s + 1) * per_sub):
             for t in range(tokens):
-                four = emit_load(b, x(t), I32, 4 * g)
-                sums[t] = DOTS[dot](b, sums[t], groups[g], four, bits)
-        scale = _scales(b, block, layout, layout.code_bytes + s * layout.scale_bytes)
-        if layout.minima:
-            minimum = _scales(b, block, layout, layout.code_bytes + (subs + s) * layout.scale_bytes)
-            minimum = b.fneg(minimum)  # what activations carry is minus their sum
+                sums[t] = dot(b, sums[t], groups[g], load(t, I32, 4 * g), source.bits)
+        scale = source.scale(block, s)
+        minimum = source.scale(block, subs + s) if layout.minima else None
         for t in range(tokens):
-            part = b.fmul(b.sitofp(sums[t], V_F32), scale)
+            value = b.sitofp(sums[t], V_F32)
+            parts[t] = emit_fma(b, value, scale, parts[t]) if s else b.fmul(value, scale)
             if layout.minima:
-                minus = b.sitofp(emit_splat(b, emit_load(b, x(t), I32, _sum_offset(layout, s))), V_F32)
-                part = emit_fma(b, minimum, minus, part)
-            unit = emit_splat(b, emit_load(b, x(t), F32, BLOCK))
-            b.store(emit_fma(b, part, unit, b.load(totals[t])), totals[t])
+                minus = emit_splat(b, load(t, F32, 12 + _sum_offset(layout, s)))
+                parts[t] = emit_fma(b, minimum, minus, parts[t])
+    for t in range(tokens):
+        unit = emit_splat(b, load(t, F32, BLOCK))
+        b.store(emit_fma(b, parts[t], unit, b.load(totals[t])), totals[t])
 
 
 def _sum_offset(layout: QuantLayout, sub: int) -> int:
-    """Where an activation block keeps minus the sum of its codes: all 32, or a half of them."""
+    """Where an activation block keeps minus the sum of all its codes, or of a half, as int32.
+
+    12 bytes on it stands as float32.
+    """
     return BLOCK + 4 + (4 * (1 + sub) if layout.sub == 16 else 0)
+
+
+def _expect(b: Any, out: Any, stride: Any, count: int) -> None:
+    """Ask for the outputs of a wide tile, so that they are there when it ends."""
+    for t in range(count if count > 8 else 0):
+        emit_prefetch(b, b.add(out, b.mul(stride, _word(t))), 0, 3)
 
 
 def _finish(b: Any, totals: list[Any], out: Any, stride: Any, add: Any, offset: int = 0) -> None:
@@ -159,6 +104,26 @@ def _finish(b: Any, totals: list[Any], out: Any, stride: Any, add: Any, offset: 
                 emit_store(b, b.fadd(emit_load(b, address, V_F32, offset), value), address, offset)
             with otherwise:
                 emit_store(b, value, address, offset)
+
+
+@intrinsic(prefer_literal=True)
+def spread(typingctx, layout, dot, weights, blocks, to):  # type: ignore[no-untyped-def]
+    """Spread `blocks` blocks of a panel to bytes and float32, as `quant_tile` reads them."""
+    made, dot_name = quant_layout(layout.literal_value), dot.literal_value
+
+    def codegen(context: Any, b: Any, sig: Any, arguments: Any) -> Any:
+        _, _, weights, blocks, to = arguments
+        packed = Packed(b, made, dot_name, TILE)
+        with cgutils.for_range(b, blocks) as loop:
+            block = b.add(weights, b.mul(loop.index, _word(made.block_bytes)))
+            out = b.add(to, b.mul(loop.index, _word(made.spread_bytes)))
+            for g, group in enumerate(packed.groups(block)):
+                emit_store(b, group, out, 64 * g)
+            for s in range(BLOCK // made.sub * (2 if made.minima else 1)):
+                emit_store(b, packed.scale(block, s), out, PANEL * BLOCK + 4 * PANEL * s)
+        return context.get_dummy_value()
+
+    return types.void(layout, dot, _I, _I, _I), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -184,23 +149,80 @@ def quant_tile(typingctx, layout, dot, tokens, weights, x, blocks, out, stride, 
         totals = [cgutils.alloca_once(b, V_F32) for _ in range(count)]
         for total in totals:
             b.store(constant(0.0), total)
-        group_bytes = b.mul(blocks, _word(GROUP * ACTIVATION_BLOCK))
-        with cgutils.for_range(b, blocks) as loop:
-            block = b.add(weights, b.mul(loop.index, _word(made.block_bytes)))
-            inside = b.add(x, b.mul(loop.index, _word(GROUP * ACTIVATION_BLOCK)))
-            starts = [b.add(inside, b.mul(group_bytes, _word(g))) for g in range(-(-count // GROUP))]
-            if count <= 8:  # wider tiles use each block so often that it comes in time
-                for line in range(0, made.block_bytes, 64):
-                    emit_prefetch(b, block, AHEAD + line)
-
-            def token(t: int) -> Any:
-                return b.add(starts[t // GROUP], _word(t % GROUP * ACTIVATION_BLOCK))
-
-            _emit_block(b, made, dot_name, count, block, token, totals)
+        _expect(b, out, stride, count)
+        source = Packed(b, made, dot_name, count)
+        _emit_blocks(b, source, weights, x, blocks, blocks, totals)
         _finish(b, totals, out, stride, add)
         return context.get_dummy_value()
 
     return types.void(layout, dot, tokens, _I, _I, _I, _I, _I, _I), codegen
+
+
+def _emit_blocks(
+    b: Any, source: Packed | Spread, weights: Any, x: Any, blocks: Any, of: Any, totals: list[Any]
+) -> None:
+    """Add `blocks` blocks, of rows that have `of`, to every token's sums."""
+    count = len(totals)
+    wide = count > 8
+    following = b.add(x, b.mul(of, _word(GROUP * ACTIVATION_BLOCK))) if wide else None
+    with cgutils.for_range(b, blocks) as loop:
+        block = b.add(weights, b.mul(loop.index, _word(source.block_bytes)))
+        inside = b.mul(loop.index, _word(GROUP * ACTIVATION_BLOCK))
+        tokens = b.add(x, inside)
+        if wide:  # the next tile's activations; weights are used so often that they come in time
+            ahead = b.add(following, inside)
+            for t in range(count):
+                emit_prefetch(b, ahead, ACTIVATION_BLOCK * t, 2)
+        elif isinstance(source, Packed):
+            for line in range(0, source.block_bytes, 64):
+                emit_prefetch(b, block, AHEAD + line)
+        _emit_block(b, source, block, tokens, totals)
+
+
+@intrinsic(prefer_literal=True)
+def spread_tile(typingctx, layout, dot, tokens, weights, x, blocks, of, sums, first, last, out, stride, add):  # type: ignore[no-untyped-def]
+    """`quant_tile` for a part of a panel that `spread` has made.
+
+    Args:
+        typingctx: Numba's.
+        layout: literal, the `key` of a `QuantLayout`.
+        dot: literal, a key of `DOTS`.
+        tokens: literal.
+        weights: address of the spread blocks.
+        x: address of the tokens' activation blocks that belong to the first of them.
+        blocks: blocks of 32 inputs.
+        of: how many the rows have.
+        sums: address of 16 floats for each token, from part to part.
+        first: not 0: nothing is there yet.
+        last: not 0: sums go to `out`.
+        out: address of 16 floats of the first token.
+        stride: bytes from token to token there.
+        add: not 0: add to what `out` holds.
+    """
+    made, dot_name, count = quant_layout(layout.literal_value), dot.literal_value, tokens.literal_value
+
+    def codegen(context: Any, b: Any, sig: Any, arguments: Any) -> Any:
+        _, _, _, weights, x, blocks, of, sums, first, last, out, stride, add = arguments
+        totals = [cgutils.alloca_once(b, V_F32) for _ in range(count)]
+        with b.if_else(b.icmp_signed("!=", first, _word(0))) as (then, otherwise):
+            with then:
+                for total in totals:
+                    b.store(constant(0.0), total)
+            with otherwise:
+                for t, total in enumerate(totals):
+                    b.store(emit_load(b, sums, V_F32, 4 * PANEL * t), total)
+        _expect(b, out, stride, count)
+        source = Spread(b, made, dot_name)
+        _emit_blocks(b, source, weights, x, blocks, of, totals)
+        with b.if_else(b.icmp_signed("!=", last, _word(0))) as (then, otherwise):
+            with then:
+                _finish(b, totals, out, stride, add)
+            with otherwise:
+                for t, total in enumerate(totals):
+                    emit_store(b, b.load(total), sums, 4 * PANEL * t)
+        return context.get_dummy_value()
+
+    return types.void(layout, dot, tokens, *[_I] * 10), codegen
 
 
 def _values(b: Any, kind: str, address: Any, offset: int) -> Any:
@@ -238,6 +260,7 @@ def float_tile(typingctx, kind, panels, tokens, weights, x, x_stride, columns, o
         totals = [[cgutils.alloca_once(b, V_F32) for _ in range(count)] for _ in range(wide)]
         for total in (t for row in totals for t in row):
             b.store(constant(0.0), total)
+        _expect(b, out, stride, count)
         panel = b.mul(columns, _word(width))
         with cgutils.for_range(b, columns) as loop:
             place_ = b.add(weights, b.mul(loop.index, _word(width)))

@@ -7,6 +7,7 @@ Addresses are int64 and count bytes. No operation assumes that floats are finite
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -24,9 +25,13 @@ __all__ = [
     "as_integers",
     "at",
     "exp",
+    "exp2",
+    "first_lane",
     "fma",
     "get_f32",
     "get_i64",
+    "hidden",
+    "inside",
     "largest",
     "largest_bits",
     "largest_magnitude",
@@ -35,11 +40,16 @@ __all__ = [
     "load_half",
     "maximum",
     "narrow8",
+    "narrow16",
     "nearest",
+    "nearest_codes",
+    "prefetch",
     "put_f32",
     "put_half",
     "put_i32",
     "put_i64",
+    "scatter16",
+    "scatter_pairs",
     "splat",
     "store16",
     "store_atomic",
@@ -49,6 +59,7 @@ __all__ = [
     "swap_atomic",
     "to_floats",
     "visible",
+    "where_below",
 ]  # fmt: skip
 
 LANES = 16
@@ -186,6 +197,7 @@ put_f32 = _simple(types.void, (i64, f32), lambda b, a, v: emit_store(b, v, a))
 get_i64 = _simple(i64, (i64,), lambda b, a: emit_load(b, a, I64))
 put_i64 = _simple(types.void, (i64, i64), lambda b, a, v: emit_store(b, v, a))
 put_i32 = _simple(types.void, (i64, types.int32), lambda b, a, v: emit_store(b, v, a))
+prefetch = _simple(types.void, (i64,), lambda b, a: emit_prefetch(b, a, 0, 2))
 put_half = _simple(types.void, (i64, f32), lambda b, a, v: emit_store(b, b.fptrunc(v, F16), a))
 # The int64 field number `field` of a record.
 at = _simple(
@@ -196,6 +208,7 @@ store_half16 = _simple(types.void, (i64, floats), lambda b, a, v: emit_store(b, 
 
 # --- arithmetic ------------------------------------------------------------------------------
 
+first_lane = _simple(f32, (floats,), lambda b, v: b.extract_element(v, ir.Constant(I32, 0)))
 splat = _simple(floats, (f32,), emit_splat)
 fma = _simple(floats, (floats, floats, floats), emit_fma)
 to_floats = _simple(floats, (integers,), lambda b, v: b.sitofp(v, V_F32))
@@ -280,13 +293,76 @@ def _narrow8(b: Any, address: Any, v: Any) -> None:
 narrow8 = _simple(types.void, (i64, integers), _narrow8)  # store the low byte of each lane
 
 
-def _visible(b: Any, v: Any, count: Any) -> Any:
+def _lanes16(b: Any, v: Any) -> Any:
+    return b.trunc(v, ir.VectorType(I16, LANES))
+
+
+def _scattered(b: Any, address: Any, stride: Any, v: Any) -> None:
+    """Store each lane `stride` bytes behind the one before."""
+    for lane in range(v.type.count):
+        emit_store(b, b.extract_element(v, ir.Constant(I32, lane)), address)
+        address = b.add(address, stride)
+
+
+def _scatter_pairs(b: Any, address: Any, stride: Any, v: Any) -> None:
+    _scattered(b, address, stride, b.bitcast(_lanes16(b, v), ir.VectorType(I32, LANES // 2)))
+
+
+# Of the low 16 bits of each lane: store them; store each, or each two, `stride` bytes apart.
+narrow16 = _simple(types.void, (i64, integers), lambda b, a, v: emit_store(b, _lanes16(b, v), a))
+scatter16 = _simple(types.void, (i64, i64, integers), lambda b, a, s, v: _scattered(b, a, s, _lanes16(b, v)))
+scatter_pairs = _simple(types.void, (i64, i64, integers), _scatter_pairs)
+
+
+def _nearest_codes(b: Any, address: Any, scale: Any, first: Any, second: Any) -> None:
+    """Store 32 numbers times `scale` as the nearest int16, for |number * scale| < 32768."""
+    kind = ir.VectorType(I16, 2 * LANES)
+    # With so much added to it, the integer is in the low bits.
+    low, high = (b.bitcast(emit_fma(b, v, scale, constant(_MAGIC)), kind) for v in (first, second))
+    even = ir.Constant(ir.VectorType(I32, 2 * LANES), list(range(0, 4 * LANES, 2)))
+    emit_store(b, b.shuffle_vector(low, high, even), address)
+
+
+nearest_codes = _simple(types.void, (i64, floats, floats, floats), _nearest_codes)
+
+
+def _emit_exp2(b: Any, x: Any, scale: Any) -> Any:
+    """2^(x * scale) to 3e-6, relative, in 16 lanes, for x * scale from -126 to 0; of 0 it is 1."""
+    # The exponent comes out in the low bits, ready to be added to that of the polynomial.
+    shifted = emit_fma(b, x, scale, constant(_MAGIC))
+    rest = emit_fma(b, x, scale, b.fneg(b.fsub(shifted, constant(_MAGIC))))
+    y = constant(0.009582843366525257)
+    for c in (0.0559064256234402, 0.24024098777854214, 0.6931241933679354, 1.0):
+        y = emit_fma(b, y, rest, constant(c))
+    return b.bitcast(b.add(b.bitcast(y, V_I32), b.shl(b.bitcast(shifted, V_I32), integer(23))), V_F32)
+
+
+exp2 = _simple(floats, (floats, floats), _emit_exp2)
+
+
+def _between(b: Any, v: Any, low: Any, high: Any, other: float) -> Any:
     lanes = ir.Constant(V_I32, list(range(LANES)))
-    seen = b.icmp_signed("<", lanes, emit_splat(b, b.trunc(count, I32)))
-    return b.select(seen, v, constant(float("-inf")))
+    before_end = b.icmp_signed("<", lanes, emit_splat(b, b.trunc(high, I32)))
+    from_start = b.icmp_signed(">=", lanes, emit_splat(b, b.trunc(low, I32)))
+    return b.select(b.and_(before_end, from_start), v, constant(other))
 
 
-visible = _simple(floats, (floats, i64), _visible)  # lanes from `count` on become -inf
+# Lanes before `low` and from `high` on become -inf, or 0.
+visible = _simple(floats, (floats, i64, i64), lambda b, v, low, high: _between(b, v, low, high, -math.inf))
+hidden = _simple(floats, (floats, i64, i64), lambda b, v, low, high: _between(b, v, low, high, 0.0))
+
+
+def _inside(b: Any, v: Any, count: Any) -> Any:
+    lanes = ir.Constant(V_I32, list(range(LANES)))
+    kept = b.icmp_signed("<", lanes, emit_splat(b, b.trunc(count, I32)))
+    return b.select(kept, v, constant(0.0))
+
+
+inside = _simple(floats, (floats, i64), _inside)  # lanes from `count` on become 0
+# Lanes of the third where those of the first are below those of the second, else of the fourth.
+where_below = _simple(
+    floats, (floats,) * 4, lambda b, x, y, yes, no: b.select(b.fcmp_ordered("<", x, y), yes, no)
+)
 
 
 # --- between threads -------------------------------------------------------------------------

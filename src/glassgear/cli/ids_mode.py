@@ -1,0 +1,93 @@
+"""`run` on models without a tokenizer, where ids go in and ids come out, and on encoders."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from glassgear.cli import console
+from glassgear.cli.output import json_line, quoted
+from glassgear.cli.table import table
+from glassgear.errors import TokenizerError
+
+if TYPE_CHECKING:
+    from glassgear.generate import Piece
+    from glassgear.language_model import LanguageModel
+    from glassgear.text.base import Tokenizer
+
+__all__ = ["PlainIds", "gives_hidden_states", "prompt_of", "show_hidden", "tokenizer_of"]
+
+FIRST = 4  # values of a row that are shown
+
+
+def tokenizer_of(model: LanguageModel) -> Tokenizer | None:
+    """The model's tokenizer, or None."""
+    try:
+        return model.tokenizer
+    except TokenizerError:
+        return None
+
+
+def prompt_of(model: LanguageModel, text: str | None) -> list[int]:
+    """The ids that a prompt of numbers names; 0 without a prompt.
+
+    Raises:
+        TokenizerError: the prompt is a text, and nothing can read it.
+    """
+    if not text or not text.strip():
+        return [0]
+    words = re.split(r"[\s,]+", text.strip(" \t\r\n,"))
+    if not all(re.fullmatch(r"[0-9]{1,12}", word) for word in words):
+        raise TokenizerError(
+            f'{model.checkpoint.path} has no tokenizer, so its prompt is ids, such as "1 2 3": '
+            f"found {text!r:.60}; --tokenizer names one that reads texts"
+        )
+    return [int(word) for word in words]
+
+
+class PlainIds:
+    """Ids as they come, with spaces between."""
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def piece(self, piece: Piece) -> None:
+        """Print a piece's ids."""
+        for token in piece.ids:
+            console.write(f"{' ' if self._begun else ''}{token}")
+            self._begun = True
+
+    def end(self) -> None:
+        """Close the line."""
+        if self._begun:
+            console.write("\n")
+
+
+def gives_hidden_states(model: LanguageModel) -> bool:
+    """Whether a model describes texts rather than continuing them."""
+    return model.gears.head is None or not model.gears.causal
+
+
+def show_hidden(model: LanguageModel, text: str | None, given: dict[str, Any]) -> None:
+    """Print the hidden states of a text: a row for each token."""
+    tokenizer = tokenizer_of(model)
+    ids = model.encode(text, parse_special=given["special"]) if tokenizer else prompt_of(model, text)
+    hidden = model.hidden(ids)
+    if given["as_json"]:
+        json_line({"ids": ids, "hidden": [[float(value) for value in row] for row in hidden]})
+        return
+    first = min(FIRST, hidden.shape[1])
+    rows = [
+        (str(i), str(token), *([quoted(tokenizer, token)] if tokenizer else []),
+         f"{math.hypot(*map(float, row)):.4f}", *(f"{value:.4f}" for value in row[:first]))
+        for i, (token, row) in enumerate(zip(ids, hidden, strict=True))
+    ]  # fmt: skip
+    names = ("", "id", *(["token"] if tokenizer else []), "length", *(f"[{i}]" for i in range(first)))
+    right = set(range(len(names))) - ({2} if tokenizer else set())
+    click.echo(table(names, rows, right=right), color=console.may_colour())
+    console.note(
+        f"this model doesn't continue texts: these are its hidden states, {hidden.shape[1]:,} values a token"
+    )

@@ -1,0 +1,57 @@
+/** Everything the page asks the server. Errors come as `Trouble` with one sentence. */
+
+export class Trouble extends Error {}
+
+async function answer(response) {
+  if (response.ok) return response;
+  let said = "";
+  try { said = (await response.json()).error; } catch { /* no JSON: the status has to do */ }
+  throw new Trouble(said || `the server answered ${response.status}`);
+}
+
+async function ask(address, options) {
+  try {
+    return await answer(await fetch(address, options));
+  } catch (trouble) {
+    if (trouble instanceof Trouble || trouble.name === "AbortError") throw trouble;
+    throw new Trouble("the server doesn't answer: is it still running?");
+  }
+}
+
+const query = (given) => new URLSearchParams(Object.entries(given).filter(([, v]) => v !== undefined && v !== null)).toString();
+
+export const get = async (path, given = {}, signal) =>
+  (await ask(`api/${path}${Object.keys(given).length ? `?${query(given)}` : ""}`, { signal })).json();
+
+export const post = async (path, body) =>
+  (await ask(`api/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
+
+export const forget = (run) => ask(`api/runs/${run}`, { method: "DELETE", headers: { "Content-Type": "application/json" } }).catch(() => {});
+
+/** A slice of a value: {array: Float32Array, shape, axes, min, max, positions}. */
+export async function slice(run, path, given, signal) {
+  const response = await ask(`api/runs/${run}/value?${query({ path, ...given })}`, { signal });
+  const list = (name) => (response.headers.get(name) || "").split(",").filter(Boolean);
+  return {
+    array: new Float32Array(await response.arrayBuffer()),
+    shape: list("X-Shape").map(Number), axes: list("X-Axes"),
+    min: Number(response.headers.get("X-Min")), max: Number(response.headers.get("X-Max")),
+    positions: response.headers.has("X-Positions") ? list("X-Positions").map(Number) : null,
+  };
+}
+
+/** Runs the newest call only: an older one that is still under way is ended, and its answer ignored. */
+export function latest(work) {
+  let now = null;
+  return async (...args) => {
+    now?.abort();
+    const mine = (now = new AbortController());
+    try {
+      const found = await work(...args, mine.signal);
+      return now === mine ? found : null;
+    } catch (trouble) {
+      if (trouble.name === "AbortError" || now !== mine) return null;
+      throw trouble;
+    }
+  };
+}

@@ -1,0 +1,118 @@
+/** Where a number comes from: formula, terms by size, quantised blocks; every input can be explained in turn. */
+
+import { get, latest } from "./api.js";
+import { h, swap } from "./dom.js";
+import { exact, grouped, number, signed } from "./format.js";
+import * as scale from "./scale.js";
+import { set, state } from "./store.js";
+import { fullName, t } from "./texts.js";
+
+const FIRST = 12;
+let shown = FIRST, blocks = 1, current = null;
+
+const fetchNumber = latest((run, path, token, index, signal) => get(`runs/${run}/explain`, { path, token, index: index.join(",") }, signal));
+
+/** What is explained at the moment, for export. */
+export const explanation = () => current;
+
+/** Explain a number; `from` how many steps of the trail stay in front of it. */
+export async function explain(path, token, index, from = 0) {
+  const found = await fetchNumber(state.run, path, token, index);
+  if (!found) return;
+  current = found; shown = FIRST; blocks = 1;
+  set({ numbers: [...state.numbers.slice(0, from), { path, token, index, value: found.result }] });
+}
+
+/** Close it. */
+export function close() { current = null; set({ numbers: [] }); }
+
+/** Draw it into its section. `follow(input)` explains an input. */
+export function render(section, { follow, trouble }) {
+  section.hidden = !current || !state.numbers.length;
+  if (section.hidden) return;
+  const go = (place, i) => explain(place.path, place.token, place.index, i).catch(trouble);
+  swap(section,
+    h("div", { class: "explain-head" }, h("nav", { class: "trail", "aria-label": t("explained") }, state.numbers.map((place, i) => crumb(place, i, go))),
+      h("button", { class: "icon quiet", "aria-label": t("close"), title: t("close"), onclick: close, text: "✕" })),
+    head(current), steps(current), terms(current, follow, () => { shown += 40; render(section, { follow, trouble }); }),
+    quantised(current, () => { blocks += 8; render(section, { follow, trouble }); }), inputs(current, follow));
+}
+
+function crumb(place, i, go) {
+  const last = i === state.numbers.length - 1;
+  return [i ? h("span", { class: "sep", text: "←" }) : null,
+    h("button", { "aria-current": last ? "true" : null, data: { key: `c ${i}` }, onclick: () => go(place, i), title: `${place.path} [${place.index}] · ${t("token_no", { n: place.token })}`, text: `${fullName(place.path.split(" + ")[0])} [${place.index.join(", ")}]` })];
+}
+
+function head(found) {
+  const weights = Object.entries(found.weights ?? {}).map(([role, said]) => `${role}: ${said}`).join(" · ");
+  return h("div", { class: "sum" },
+    h("div", { class: "number", text: number(found.result, 6), title: exact(found.result) }),
+    h("div", {}, h("p", { class: "formula", text: found.formula }), h("p", { class: `verdict${found.exact ? " exact" : ""}`, text: found.verdict }),
+      h("p", { class: "small", text: [weights, found.source].filter(Boolean).join(" · ") })));
+}
+
+function steps(found) {
+  if (!found.steps?.length) return null;
+  return h("section", {}, h("h3", { text: t("steps") }), h("table", { class: "terms" }, found.steps.map((step) =>
+    h("tr", {}, h("td", { class: "strong", text: step.name }), h("td", { class: "wrap", text: step.words }), h("td", { class: "n", text: step.value === null || step.value === undefined ? "" : number(step.value, 7) })))));
+}
+
+function terms(found, follow, more) {
+  const all = found.terms ?? [];
+  if (!all.length) return null;
+  const ordered = [...all].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)), kept = ordered.slice(0, shown);
+  const most = Math.abs(ordered[0].value) || 1, rest = ordered.slice(shown).reduce((sum, term) => sum + term.value, found.rest ?? 0);
+  const factors = Object.keys(ordered[0].factors ?? {});
+  const byNumber = new Map((found.inputs ?? []).map((input) => [input.number, input]));
+  let sum = 0;
+  return h("section", {}, h("h3", { text: all.length > shown ? t("terms_of", { shown: kept.length, all: grouped(all.length), rest: signed(rest) }) : t("terms") }),
+    h("table", { class: "terms" },
+      h("thead", {}, h("tr", {}, h("th", { text: t("from") }), factors.map((name) => h("th", { class: "n", text: name })), h("th", { class: "n", text: t("adds") }), h("th"), h("th", { class: "n", text: t("running_sum") }))),
+      h("tbody", {}, kept.map((term, i) => {
+        const input = term.inputs?.length ? byNumber.get(term.inputs[0]) : null;
+        sum += term.value;
+        return h("tr", {}, h("td", {}, input ? h("button", { class: "text", onclick: () => follow(input), title: place(input), data: { key: `t ${i}`, follow: i }, text: term.name }) : term.name),
+          factors.map((name) => h("td", { class: "n", text: number(term.factors[name], 5) })), h("td", { class: "n strong", text: signed(term.value, 5) }),
+          h("td", { class: "grow" }, bar(term.value, most)), h("td", { class: "n", text: number(sum, 5) }));
+      }))),
+    all.length > shown ? h("button", { class: "text", onclick: more, text: t("more"), data: { key: "more" } }) : null);
+}
+
+function bar(value, most) {
+  const share = Math.min(1, Math.abs(value) / most) * 50;
+  return h("div", { class: "bar-cell" }, h("i", { style: { left: `${value < 0 ? 50 - share : 50}%`, width: `${Math.max(0.6, share)}%`, background: scale.css(scale.diverging(value, most * 1.2, state.theme)) } }));
+}
+
+const place = (input) => `${input.path} [${input.index.join(", ")}] · ${t("token_no", { n: input.token })} · ${number(input.value, 6)}`;
+
+function quantised(found, more) {
+  if (!found.blocks?.length) return null;
+  const least = found.blocks.slice(0, blocks);
+  return h("section", {}, h("h3", {}, `${t("blocks")} · ${found.stored} · ${found.blocks[0].minimum === null ? t("codes_only") : t("codes_line")}`),
+    h("div", { class: "blocks" }, least.map(block)),
+    found.blocks.length > blocks ? h("button", { class: "text", onclick: more, text: `${t("more")} (${grouped(found.blocks.length - blocks)})`, data: { key: "blocks" } }) : null);
+}
+
+function block(one) {
+  const most = Math.max(1, ...one.levels.map(Math.abs)), last = one.first + one.codes.length - 1;
+  const line = [`${t("scale")} ${number(one.scale, 6)}`];
+  if (one.minimum !== null) line.push(`${t("minimum")} ${number(one.minimum, 6)}`);
+  for (const [name, value] of Object.entries(one.stored ?? {})) line.push(`${name} ${value}`);
+  const weight = one.levels[0] * one.scale + (one.minimum ?? 0);
+  return h("div", { class: "block" },
+    h("p", { class: "small", text: `${t("block_no", { n: one.number, a: one.first, b: last })} · ${line.join(" · ")}` }),
+    h("div", { class: "codes" }, one.codes.map((code, i) => {
+      const own = one.levels[i] * one.scale + (one.minimum ?? 0);
+      const rgb = scale.diverging(own, most * Math.abs(one.scale), state.theme);
+      return h("span", { text: code, title: `${one.first + i}: ${number(own, 6)}`, style: { background: scale.css(rgb), color: (rgb[0] * 3 + rgb[1] * 6 + rgb[2]) / 10 > 140 ? "#16181a" : "#ffffff" } });
+    })),
+    h("p", { class: "equation", text: `${one.levels[0]} × ${number(one.scale, 6)}${one.minimum === null ? "" : ` ${one.minimum < 0 ? "−" : "+"} ${number(Math.abs(one.minimum), 6)}`} = ${number(weight, 6)}${one.dot === null ? "" : ` · Σ ${one.dot} × ${number(one.unit, 5)}`} → ${signed(one.value, 6)}` }));
+}
+
+function inputs(found, follow) {
+  const all = found.inputs ?? [];
+  if (!all.length || (found.terms?.length && found.terms.some((term) => term.inputs?.length))) return null;
+  return h("section", {}, h("h3", { text: t("inputs") }), h("div", { class: "chips-in" }, all.slice(0, shown * 2).map((input, i) =>
+    h("button", { onclick: () => follow(input), title: place(input), data: { key: `i ${i}`, follow: i } }, h("span", { text: `${input.name} ` }), number(input.value, 5)))));
+}

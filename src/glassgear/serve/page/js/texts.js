@@ -1,0 +1,213 @@
+/** Every text of the page, in both languages. A text with {name} takes a value. */
+
+const T = {
+  skip: ["To the values", "跳到数值"],
+  model: ["Model", "模型"],
+  prompt: ["Prompt", "提示词"],
+  prompt_hint: ["A text to start from", "写一段开头"],
+  run: ["Run", "运行"],
+  run_tip: ["Run the prompt (Enter)", "运行提示词（回车）"],
+  transport: ["Step through the text", "逐个 token 前进"],
+  back: ["Take back a token (Backspace)", "退回一个 token（退格键）"],
+  play: ["Play and pause (Space)", "播放与暂停（空格键）"],
+  step: ["Make one token (Enter or N)", "生成一个 token（回车或 N）"],
+  tour: ["Tour", "导览"],
+  change: ["Change", "改动"],
+  change_tip: ["Switch off a head, a network, a layer; swap an activation", "关掉一个头、一个网络、一层；换激活函数"],
+  compare: ["Compare", "对比"],
+  compare_tip: ["A second prompt or model beside this one", "再放一个提示词或模型在旁边"],
+  export: ["Export", "导出"],
+  language: ["Change the language to 中文", "Switch to English"],
+  language_button: ["中文", "English"],
+  theme: ["Light or dark", "浅色或深色"],
+  help: ["Help and keys (?)", "帮助与快捷键（?）"],
+  machine: ["The machine", "机器"],
+  value: ["The value", "数值"],
+  text_and_next: ["Text and next token", "文本与下一个 token"],
+  whole_model: ["Model", "模型"],
+  zoom_in: ["Zoom into the selected gear (+)", "放大所选部件（+）"],
+  zoom_out: ["Zoom out (−)", "缩小（−）"],
+  layer: ["Layer {n}", "第 {n} 层"],
+  layers: ["{n} layers", "{n} 层"],
+  loading: ["Loading {name} …", "正在加载 {name} …"],
+  running: ["Running …", "正在运行 …"],
+  first_time: ["the first time may take a while", "第一次会慢一些"],
+  ms: ["{n} ms", "{n} 毫秒"],
+  stopped: ["The model ended the text here.", "模型在此结束了文本。"],
+  full: ["The context is full.", "上下文已满。"],
+  copied: ["The link is copied: it opens this very view.", "链接已复制：打开即是当前视图。"],
+  saved: ["Saved {name}", "已保存 {name}"],
+  parameters: ["Parameters", "参数"],
+  share_of_model: ["of the model", "占全模型"],
+  stored: ["stored", "存储"],
+  no_parameters: ["no parameters", "没有参数"],
+  ledger: ["Parameter ledger", "参数账本"],
+  tensor: ["Tensor", "张量"],
+  shape: ["Shape", "形状"],
+  type: ["Type", "类型"],
+  source: ["Definition", "定义"],
+  // views
+  view_value: ["Values", "数值"],
+  view_prompt: ["Prompt", "提示词"],
+  view_growth: ["Stream", "残差流"],
+  view_lens: ["Lens", "逐层解读"],
+  view_heads: ["Heads", "注意力头"],
+  view_sampling: ["Sampling", "采样"],
+  view_cache: ["KV cache", "KV 缓存"],
+  view_compare: ["Compare", "对比"],
+  no_value: ["This gear holds others: pick one of them, or one of its values above.", "这个部件由其他部件组成：请选择其中之一。"],
+  nothing_yet: ["Run a prompt to see values.", "运行一段提示词即可看到数值。"],
+  token: ["token", "token"],
+  token_no: ["token {n}", "第 {n} 个 token"],
+  channel: ["channel", "通道"], head: ["head", "头"], seen: ["reads", "读取"], expert: ["expert", "专家"], entry: ["entry", "词条"],
+  mean: ["mean", "均值"], std: ["deviation", "标准差"], min: ["min", "最小"], max: ["max", "最大"], zeros: ["zeros", "零"],
+  bad_numbers: ["NaN or infinite", "NaN 或无穷"],
+  scroll_hint: ["Ctrl + wheel zooms · click explains a number", "Ctrl + 滚轮缩放 · 点击解释一个数"],
+  detail_label: ["Numbers of one token as bars; arrows choose, Enter explains", "一个 token 的数值条；方向键选择，回车解释"],
+  heat_label: ["Tokens by channels; arrows move, Enter explains the number", "token × 通道；方向键移动，回车解释该数"],
+  attention_label: ["Tokens by the tokens that they read; arrows move, Enter explains the number", "每个 token 读取哪些 token；方向键移动，回车解释该数"],
+  reads: ["“{a}” reads", "“{a}” 读取"],
+  masked: ["can't be seen: it comes later", "看不到：它在后面"],
+  previous: ["previous", "前一个"], first: ["first", "第一个"], self: ["itself", "自己"], wide: ["spread", "分散"],
+  head_no: ["head {n}", "头 {n}"],
+  // explanation
+  explained: ["Where this number comes from", "这个数从哪里来"],
+  close: ["Close (Esc)", "关闭（Esc）"],
+  terms: ["Terms by size", "各项（按大小）"],
+  terms_of: ["{shown} of {all} terms, the largest first; the rest adds {rest}", "{all} 项中最大的 {shown} 项；其余合计 {rest}"],
+  more: ["Show more", "显示更多"],
+  from: ["from", "来自"], adds: ["adds", "贡献"], running_sum: ["running sum", "累加"],
+  inputs: ["Inputs", "输入"],
+  steps: ["Steps", "步骤"],
+  weights: ["Weights", "权重"],
+  blocks: ["Quantised blocks", "量化块"],
+  block_no: ["Block {n}, inputs {a} to {b}", "块 {n}，输入 {a} 到 {b}"],
+  codes_line: ["weight = code × scale + minimum", "权重 = 编码 × 缩放 + 最小值"],
+  codes_only: ["weight = level × scale", "权重 = 级数 × 缩放"],
+  scale: ["scale", "缩放"], minimum: ["minimum", "最小值"],
+  traced: ["traced", "运行中记录"],
+  no_terms: ["This number isn't a sum.", "这个数不是求和得到的。"],
+  // right
+  text: ["Text", "文本"],
+  original: ["Original", "原来"],
+  other: ["Beside it", "对照"],
+  changed: ["Changed", "改动后"],
+  remove: ["Remove", "移除"],
+  next: ["Next token", "下一个 token"],
+  after: ["after “{a}”", "在 “{a}” 之后"],
+  candidates_label: ["Candidates; choose one to continue with it", "候选；选择其一即以它继续"],
+  temperature: ["Temperature", "温度"], top_k: ["Top-k", "Top-k"], top_p: ["Top-p", "Top-p"], min_p: ["Min-p", "Min-p"],
+  repetition_penalty: ["Repetition", "重复惩罚"], seed: ["Seed", "种子"],
+  off: ["off", "关"], greedy: ["greedy", "贪心"],
+  reset: ["Reset", "复位"],
+  lens_title: ["What each layer would say", "每一层会说什么"],
+  lens_decided: ["From layer {n} on, the final answer leads.", "从第 {n} 层起，最终答案领先。"],
+  // lens, growth, heads
+  lens_intro: ["Each layer's stream, put through the final norm and head as if it were the last. “{a}” is what the model finally prefers; the bar is the probability that a layer already gives it.", "把每一层之后的残差流直接交给最终归一化和输出头，就像它是最后一层。“{a}” 是模型最终的首选；横条是该层已给它的概率。"],
+  growth_intro: ["How long the residual stream's vector is after each layer, and how much attention and the feed-forward network added, for token {n}.", "第 {n} 个 token 的残差流向量在每层之后有多长，以及注意力和前馈网络各加了多少。"],
+  stream: ["stream", "残差流"], attention: ["attention", "注意力"], ffn: ["FFN", "前馈网络"],
+  heads_intro: ["For each head, where “{a}” looks. A cell's colour is the weight of the token that the head reads most; hover says which. Click opens the head.", "每个头里 “{a}” 看向哪里。颜色是该头读取最多的 token 的权重；悬停显示是哪个。点击打开该头。"],
+  reads_most: ["reads “{a}” with {w}", "读取 “{a}”，权重 {w}"],
+  mark_heads: ["Mark heads that read:", "标出读取以下位置的头："],
+  // sampling
+  sampling_intro: ["From logits to one token: every stage in order, what it kept and the likeliest of what it removed.", "从 logits 到一个 token：按顺序列出每个阶段、留下多少、去掉的里面最可能的是什么。"],
+  stage: ["Stage", "阶段"], kept: ["kept", "留下"], removed: ["removed", "去掉"], nothing: ["nothing", "无"],
+  draw: ["The draw", "抽取"],
+  draw_says: ["The random number {u} falls between {a} and {b}: “{t}”.", "随机数 {u} 落在 {a} 与 {b} 之间：“{t}”。"],
+  draw_greedy: ["Temperature 0 or top-k 1: the largest logit is taken, nothing is drawn.", "温度为 0 或 top-k 为 1：直接取最大的 logit，不抽取。"],
+  stage_names: [{}, { logits: "logits", penalties: "惩罚", greedy: "贪心", temperature: "温度", "logit bias": "logit 偏置" }],
+  // prompt
+  prompt_intro: ["From what was typed to ids. Control tokens are drawn in grey; tokens that hold only part of a character carry its bytes.", "从输入的文字到编号。控制 token 为灰色；只含半个字符的 token 显示其字节。"],
+  template: ["What the template makes of it", "模板展开后"],
+  pieces: ["Pieces and ids", "切分与编号"],
+  warnings: ["Warnings", "警告"],
+  edit_chat: ["As a chat message", "作为对话消息"],
+  // cache
+  cache_intro: ["Each layer keeps the keys and values of every token it has seen: one column a token, one row a layer. A new token adds a column and reads all of them; without the cache, every earlier token would be computed again.", "每层保留所见每个 token 的 K 和 V：一列一个 token，一行一层。新 token 添加一列并读取全部；没有缓存，就得把前面所有 token 重新算一遍。"],
+  cached_tokens: ["tokens kept", "已缓存 token"], cache_bytes: ["memory", "内存"], saved: ["operations saved so far", "至今省下的运算"],
+  saved_to: ["Saved {name}", "已保存 {name}"],
+  // compare
+  compare_intro: ["How far the two runs are apart, by gear: the length of the difference over the length of the original. Rows are layers. Click opens the gear.", "两次运行在每个部件上相差多少：差的长度除以原来的长度。行是层。点击打开该部件。"],
+  compare_none: ["Nothing beside it yet. Change the machine, or put a second prompt or model beside this one.", "还没有对照。可以改动机器，或再放一个提示词或模型。"],
+  outputs: ["Next token, before and after", "下一个 token：前后对比"],
+  kl: ["KL divergence {n} nats", "KL 散度 {n} nats"],
+  before: ["before", "之前"], after_change: ["after", "之后"],
+  tokens_same: ["Same text so far.", "文本目前相同。"],
+  tokens_differ: ["The texts part at token {n}.", "文本从第 {n} 个 token 起不同。"],
+  other_shapes: ["other shape", "形状不同"],
+  // dialogs
+  change_title: ["Change the machine", "改动机器"],
+  change_what: ["What", "做什么"],
+  zero_head: ["Switch off one head", "关掉一个注意力头"],
+  zero_gear: ["Switch off {name}", "关掉{name}"],
+  zero_attention: ["Switch off attention", "关掉注意力"],
+  zero_ffn: ["Switch off the feed-forward network", "关掉前馈网络"],
+  zero_residual: ["Cut the residual past attention", "切断绕过注意力的残差"],
+  zero_residual_ffn: ["Cut the residual past the FFN", "切断绕过前馈网络的残差"],
+  zero_layer: ["Switch off the layer", "关掉整层"],
+  swap_activation: ["Swap the activation", "更换激活函数"],
+  where: ["Layer", "层"], which_head: ["Head", "头"], to: ["To", "换成"],
+  add_change: ["Add", "添加"],
+  apply: ["Run it beside the original", "与原来并排运行"],
+  cancel: ["Cancel", "取消"],
+  no_changes: ["No change yet.", "还没有改动。"],
+  is_off: ["{name} off", "{name} 关闭"],
+  is_cut: ["{name} cut", "{name} 切断"],
+  becomes: ["{name} becomes {to}", "{name} 换成 {to}"],
+  compare_title: ["Put a second run beside this one", "再放一次运行作对照"],
+  clear_other: ["Remove the second run", "移除对照"],
+  export_title: ["Export or share", "导出或分享"],
+  share_link: ["Copy a link", "复制链接"], share_link_more: ["Model, prompt, gear, token and number", "模型、提示词、部件、token 与数"],
+  export_png: ["The values as PNG", "数值图（PNG）"], export_png_more: ["The picture in the middle", "中间的图"],
+  export_svg: ["The machine as SVG", "机器图（SVG）"], export_svg_more: ["The drawing at the left", "左侧的图"],
+  export_json: ["The numbers as JSON", "数字（JSON）"], export_json_more: ["The value in view, or its explanation", "当前数值或其解释"],
+  export_trace: ["The value as safetensors", "数值（safetensors）"], export_trace_more: ["Read again with glassgear trace --open", "可用 glassgear trace --open 再打开"],
+  no_picture: ["There is no picture in this view.", "此视图没有图。"],
+  help_title: ["Keys", "快捷键"],
+  help_intro: ["Left is the machine: click a gear. The middle shows its values: click a number to learn where it comes from. Right are the text and what may come next.", "左边是机器：点一个部件。中间是它的数值：点一个数看它从哪里来。右边是文本和下一个可能的 token。"],
+  keys: [
+    [["← →", "previous and next token"], ["↑ ↓", "previous and next gear"], ["Space", "play and pause"], ["N", "one token more"], ["Backspace", "one token less"], ["/", "edit the prompt"], ["[ ]", "layer before and after"], ["+ −", "zoom in and out"], ["1 – 8", "views"], ["T", "tour"], ["?", "this help"], ["Esc", "close"]],
+    [["← →", "前一个 / 后一个 token"], ["↑ ↓", "上一个 / 下一个部件"], ["空格", "播放与暂停"], ["N", "多生成一个 token"], ["退格", "少一个 token"], ["/", "编辑提示词"], ["[ ]", "上一层 / 下一层"], ["+ −", "放大与缩小"], ["1 – 8", "各视图"], ["T", "导览"], ["?", "本帮助"], ["Esc", "关闭"]],
+  ],
+  done: ["Done", "好"],
+  // tour
+  tour_next: ["Next", "下一步"], tour_back: ["Back", "上一步"], tour_end: ["End tour", "结束导览"],
+  // names of gears and values, by the last word of the path
+  names: [
+    { "": "Model", embed: "Embedding", positions: "Positions", norm: "Final norm", head: "Head", attention_norm: "Norm", ffn_norm: "Norm", attention: "Attention", ffn: "FFN", query: "Query", key: "Key", value: "Value", rope: "RoPE", query_rotated: "Query, rotated", key_rotated: "Key, rotated", scores: "Scores", weights: "Weights", mixed: "Mixed values", output: "Output", gate: "Gate", up: "Up", activated: "Activated", product: "Product", down: "Down", attention_residual: "Stream + attention", ffn_residual: "Stream + FFN", router: "Router", experts: "Experts" },
+    { "": "模型", embed: "嵌入", positions: "位置", norm: "最终归一化", head: "输出头", attention_norm: "归一化", ffn_norm: "归一化", attention: "注意力", ffn: "前馈网络", query: "查询 Q", key: "键 K", value: "值 V", rope: "RoPE", query_rotated: "旋转后的 Q", key_rotated: "旋转后的 K", scores: "分数", weights: "权重", mixed: "混合值", output: "输出", gate: "门", up: "升维", activated: "激活后", product: "乘积", down: "降维", attention_residual: "残差流 + 注意力", ffn_residual: "残差流 + 前馈", router: "路由", experts: "专家" },
+  ],
+  block: ["Layer {n}", "第 {n} 层"],
+  stack_above: ["{n} more layers", "另有 {n} 层"],
+};
+
+let column = 0;
+
+export const languages = ["en", "zh"];
+export const setLanguage = (language) => { column = Math.max(0, languages.indexOf(language)); };
+
+/** A text in the current language. */
+export function t(key, values) {
+  const text = T[key]?.[column] ?? key;
+  return values && typeof text === "string" ? text.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "") : text;
+}
+
+/** The name of a gear or value for people. */
+export function nameOf(path) {
+  const last = path.slice(path.lastIndexOf(".") + 1);
+  if (/^blocks\.\d+$/.test(path)) return t("block", { n: last });
+  return T.names[column][last] ?? last.replace(/_/g, " ");
+}
+
+/** The same with its layer: `Layer 3 · Query`. */
+export function fullName(path) {
+  const block = /^blocks\.(\d+)\./.exec(path);
+  const own = nameOf(path);
+  return block ? `${t("block", { n: block[1] })} · ${own}` : own;
+}
+
+/** The name of a sampling stage. */
+export const stageName = (name) => T.stage_names[column][name] ?? name;
+
+/** Every key of the table, for tests: both languages must be there. */
+export const table = T;

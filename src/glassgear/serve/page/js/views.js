@@ -1,0 +1,154 @@
+/** Middle: the views beside the values of one gear. Each draws itself into a box from the state. */
+
+import { h, s, swap } from "./dom.js";
+import { bytes, grouped, number, percent, short } from "./format.js";
+import { chips, quoted } from "./pieces.js";
+import * as scale from "./scale.js";
+import { state } from "./store.js";
+import { fullName, nameOf, stageName, t } from "./texts.js";
+
+const labelOf = (i) => (state.texts[i] === undefined ? "" : quoted({ text: state.texts[i], bytes: state.bytes[i] }));
+const intro = (key, values) => h("p", { class: "view-intro", text: t(key, values) });
+
+/** Prompt: template, warnings, pieces and ids. */
+export function prompt(box, actions) {
+  const made = chips(state.texts, state.bytes, state.special), plan = state.pipeline ?? {};
+  const template = typeof plan.template === "string" ? plan.template : plan.template?.text ?? plan.rendered;
+  swap(box, intro("prompt_intro"),
+    state.tree?.template ? h("p", {}, h("label", {}, h("input", { type: "checkbox", checked: state.chat, onchange: (event) => actions.chat(event.target.checked) }), ` ${t("edit_chat")}`)) : null,
+    (state.warnings ?? []).map((said) => h("p", { class: "notice", text: said })),
+    template && state.chat ? [h("h3", { text: t("template") }), h("pre", { class: "template", text: template })] : null,
+    h("h3", { text: t("pieces") }),
+    h("div", { class: "piece-row" }, made.map((chip, i) => h("button", { class: `piece${i === state.token ? " strong" : ""}`, "aria-pressed": String(i === state.token), onclick: () => actions.token(i), data: { key: `p ${i}` } },
+      chip.special ? state.texts[i] : labelOf(i), chip.part?.glyph ? ` ${chip.part.glyph}` : null, h("small", { text: state.ids[i] })))));
+}
+
+/** Logit lens, large. */
+export function lens(box, actions) {
+  const found = state.lens;
+  if (!found) { swap(box, h("p", { class: "empty", text: "…" })); return; }
+  const final = found.final ?? found.token ?? found.layers.at(-1).top[0];
+  swap(box, intro("lens_intro", { a: quoted(final) }), found.computed_by ? h("p", { class: "small", text: found.computed_by }) : null,
+    h("div", { class: "lens-big" }, found.layers.map((layer, i) => h("button", { class: `lens-row${i === found.decided ? " decided" : ""}`, onclick: () => actions.layer(i), data: { key: `L ${i}` } },
+      h("span", { class: "layer-no", text: i }), h("span", { class: "bar-one" }, h("i", { style: { width: `${100 * layer.final}%` } })), h("span", { class: "n", text: percent(layer.final) }),
+      layer.top.slice(0, 5).map((entry, k) => h("span", { class: `token${entry.id === final.id ? " same" : k ? " alt" : ""}`, text: quoted(entry), title: percent(entry.probability) }))))),
+    found.decided === null || found.decided === undefined ? null : h("p", { class: "small", text: t("lens_decided", { n: found.decided }) }));
+}
+
+/** Growth of the residual stream: its length as a line, what is added as bars. */
+export function growth(box, actions) {
+  const found = state.growth;
+  if (!found?.layers?.length) { swap(box, h("p", { class: "empty", text: "…" })); return; }
+  const W = 900, H = 380, left = 58, bottom = 34, top = 26, n = found.layers.length, wide = (W - left - 12) / n;
+  const at = (list) => (list ? list[Math.min(state.token, list.length - 1)] : 0);
+  const rows = found.layers.map((l) => [at(l.norm_stream), at(l.norm_attention), at(l.norm_ffn)]);
+  const most = scale.rounded(Math.max(...rows.flat()) * 1.02), least = scale.rounded(Math.max(1e-3, Math.min(...rows.flat()) / 2.5));
+  const y = (v) => top + (H - top - bottom) * (1 - Math.log(Math.max(v, least) / least) / Math.log(most / least));
+  const lines = [];
+  for (let power = 10 ** Math.ceil(Math.log10(least)); power <= most; power *= 10) lines.push(s("line", { class: "grid", x1: left, x2: W - 12, y1: y(power), y2: y(power) }), s("text", { x: left - 8, y: y(power) + 4, "text-anchor": "end" }, number(power, 2)));
+  const base = y(least), bar = Math.max(1.5, wide * 0.3);
+  const svg = s("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": t("growth_intro", { n: state.token }) }, lines,
+    rows.map(([, a, f], i) => { const x = left + (i + 0.5) * wide; return [s("rect", { class: "attn", x: x - bar - 0.5, y: y(a), width: bar, height: Math.max(0, base - y(a)) }), s("rect", { class: "ffn", x: x + 0.5, y: y(f), width: bar, height: Math.max(0, base - y(f)) })]; }),
+    s("path", { class: "now", d: rows.map(([v], i) => `${i ? "L" : "M"}${left + (i + 0.5) * wide} ${y(v)}`).join("") }),
+    rows.map(([v, a, f], i) => s("rect", { class: "hit", x: left + i * wide, y: top, width: wide, height: H - top - bottom, onclick: () => actions.layer(i) }, s("title", {}, `${t("layer", { n: i })}\n${t("stream")} ${number(v)}\n${t("attention")} ${number(a)}\n${t("ffn")} ${number(f)}`))),
+    rows.map((_, i) => (i % Math.ceil(n / 16) ? null : s("text", { x: left + (i + 0.5) * wide, y: H - 14, "text-anchor": "middle" }, i))),
+    key(left, [["now", t("stream")], ["attn", t("attention")], ["ffn", t("ffn")]]));
+  swap(box, intro("growth_intro", { n: `${state.token} “${labelOf(state.token)}”` }), svg);
+}
+
+function key(x, entries) {
+  return s("g", {}, entries.map(([name, said], i) => [name === "now" ? s("path", { class: "now", d: `M${x + i * 120} 10h14` }) : s("rect", { class: name, x: x + i * 120, y: 5, width: 14, height: 9 }), s("text", { x: x + i * 120 + 20, y: 14 }, said)]));
+}
+
+/** Every layer and head: how much of its weight the most read token gets. */
+export function heads(box, actions) {
+  const found = state.heads;
+  if (!found) { swap(box, h("p", { class: "empty", text: "…" })); return; }
+  const most = Math.max(...found.layers.map((l) => l.heads.length));
+  const previous = (read) => read?.[0]?.token === state.token - 1 && state.token > 1;
+  swap(box, intro("heads_intro", { a: labelOf(state.token) }),
+    h("table", { class: "matrix" }, h("thead", {}, h("tr", {}, h("th"), Array.from({ length: most }, (_, i) => h("th", { text: i })))),
+      h("tbody", {}, found.layers.map((layer, l) => h("tr", {}, h("th", { text: t("layer", { n: l }) }), layer.heads.map((reads, i) => {
+        const top = reads[0], says = reads.map((r) => t("reads_most", { a: labelOf(r.token), w: percent(r.weight) })).join("\n");
+        const rgb = scale.share(top?.weight ?? 0, state.theme);
+        return h("td", {}, h("button", { "aria-label": `${t("layer", { n: l })}, ${t("head_no", { n: i })}: ${says}`, title: says, style: { background: scale.css(rgb), color: (rgb[0] * 3 + rgb[1] * 6 + rgb[2]) / 10 > 140 ? "#16181a" : "#ffffff", "font-size": "10px" }, onclick: () => actions.head(layer.path, i), data: { key: `H ${l} ${i}` } },
+          top ? (previous(reads) ? "←" : top.token === 0 ? "⇤" : top.token === state.token ? "●" : "") : ""));
+      }))))),
+    h("p", { class: "small", text: `← ${t("previous")}   ⇤ ${t("first")}   ● ${t("self")}` }));
+}
+
+/** The sampling chain, stage by stage, and the draw. */
+export function sampling(box) {
+  const found = state.candidates;
+  if (!found) { swap(box, h("p", { class: "empty", text: "…" })); return; }
+  swap(box, intro("sampling_intro"),
+    h("div", { class: "stage-flow" }, found.stages.map((stage) => h("div", { class: "stage-card" },
+      h("div", {}, h("b", { class: "strong", text: stageName(stage.name) }), stage.setting ? h("small", { text: ` ${stage.setting}` }) : null),
+      h("div", { text: `${grouped(stage.kept)} ${t("kept")}` }),
+      h("div", { class: "removed" }, stage.removed?.length ? [h("span", { class: "small", text: `${t("removed")}:` }), stage.removed.slice(0, 6).map((entry) => h("span", {}, h("b", { class: "strong", text: quoted(entry) }), entry.probability === undefined ? "" : ` ${percent(entry.probability)}`))] : null)))),
+    draw(found));
+}
+
+function draw(found) {
+  if (!found.draw) return h("p", { class: "small", text: t("draw_greedy") });
+  const kept = found.top.filter((entry) => entry.final > 0).sort((a, b) => a.id - b.id), { number: u, interval, id } = found.draw;
+  const total = kept.reduce((sum, entry) => sum + entry.final, 0);
+  const chosen = kept.find((entry) => entry.id === id) ?? found.draw;
+  return h("section", {}, h("h3", { text: t("draw") }),
+    h("div", { class: "draw-box" }, h("div", { class: "draw-line" }, kept.map((entry) => h("span", { class: entry.id === id ? "drawn" : "", style: { width: `${100 * entry.final}%` }, title: `${quoted(entry)} ${percent(entry.final)}`, text: entry.final > 0.03 ? quoted(entry) : "" })), total < 0.999 ? h("span", { style: { flex: 1, background: "none" } }) : null),
+      total > 0.999 ? h("i", { class: "draw-mark", style: { left: `${100 * u}%` } }) : null),
+    h("p", { text: t("draw_says", { u: number(u, 5), a: number(interval[0], 4), b: number(interval[1], 4), t: quoted(chosen) }) }));
+}
+
+/** The cache, growing. */
+export function cache(box) {
+  const tokens = state.tokensRun, layers = state.tree?.layers ?? 0, found = state.cache?.cache ?? state.cache ?? {};
+  const cell = Math.max(3, Math.min(22, 860 / Math.max(1, tokens))), high = Math.max(3, Math.min(14, 340 / Math.max(1, layers))), left = 40;
+  const columns = Array.from({ length: tokens }, (_, i) => s("g", { class: "cache-column" }, Array.from({ length: layers }, (_, l) => s("rect", { class: i >= state.promptLength ? "attn" : "ffn", x: left + i * cell, y: 4 + l * high, width: cell - 1, height: high - 1, opacity: i === tokens - 1 ? 1 : undefined })), s("title", {}, `${t("token_no", { n: i })} “${labelOf(i)}”`)));
+  swap(box, intro("cache_intro"),
+    h("div", { class: "cache-facts" }, fact(grouped(found.tokens ?? tokens), t("cached_tokens")), fact(bytes(found.bytes ?? 0), t("cache_bytes")), fact(short(found.saved_flops ?? 0), t("saved"))),
+    s("svg", { class: "chart", viewBox: `0 0 ${left + Math.max(400, tokens * cell) + 10} ${layers * high + 14}`, role: "img", "aria-label": t("view_cache"), preserveAspectRatio: "xMinYMin meet" },
+      columns, [0, layers - 1].map((l) => s("text", { x: left - 7, y: 4 + l * high + high / 2 + 4, "text-anchor": "end" }, l))));
+}
+
+const fact = (value, said) => h("div", { class: "big-fact" }, h("b", { text: value }), h("small", { text: said }));
+
+/** Two runs: difference per gear and what it does to the next token. */
+export function compare(box, actions) {
+  const found = state.comparison;
+  if (!found || !state.other) {
+    swap(box, h("p", { class: "view-intro", text: t("compare_none") }), h("p", {}, h("button", { onclick: actions.changeDialog, text: t("change") }), " ", h("button", { onclick: actions.compareDialog, text: t("compare") })));
+    return;
+  }
+  const first = state.ids.findIndex((id, i) => id !== state.other.ids[i]);
+  swap(box, h("p", { class: "strong", text: state.other.label }), h("p", { class: "small", text: first < 0 ? t("tokens_same") : t("tokens_differ", { n: first }) }), outputs(found), intro("compare_intro"), differences(found, actions));
+}
+
+function outputs(found) {
+  const changed = found.logits?.top_changed ?? [];
+  if (!changed.length) return null;
+  const bar = (p) => h("div", { class: "bar-one" }, h("i", { style: { width: `${100 * p}%` } }));
+  const value = (entry, names) => names.map((name) => entry[name]).find((v) => v !== undefined) ?? 0;
+  return h("section", {}, h("h3", { text: `${t("outputs")} · ${t("kl", { n: number(found.logits.kl, 3) })}` }), h("table", { class: "terms" }, h("thead", {}, h("tr", {}, h("th"), h("th", { text: t("before") }), h("th"), h("th", { text: t("after_change") }), h("th"))),
+    h("tbody", {}, changed.slice(0, 8).map((entry) => { const a = value(entry, ["a", "before", "probability_a"]), b = value(entry, ["b", "after", "probability_b"]); return h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), h("td", { class: "grow" }, bar(a)), h("td", { class: "n", text: percent(a) }), h("td", { class: "grow" }, bar(b)), h("td", { class: "n", text: percent(b) })); }))));
+}
+
+function differences(found, actions) {
+  const kinds = [], byLayer = new Map(), rest = [];
+  for (const gear of found.gears) {
+    const inside = /^blocks\.(\d+)\.(.+)$/.exec(gear.path);
+    if (!inside) { if (!/^blocks\.\d+$/.test(gear.path)) rest.push(gear); continue; }
+    if (!kinds.includes(inside[2])) kinds.push(inside[2]);
+    if (!byLayer.has(inside[1])) byLayer.set(inside[1], new Map());
+    byLayer.get(inside[1]).set(inside[2], gear);
+  }
+  const wanted = kinds.filter((kind) => !/(^ffn|^attention)$|scores|rotated/.test(kind));
+  const cell = (gear) => {
+    if (!gear) return h("td");
+    const none = gear.difference === null || gear.difference === undefined;
+    return h("td", {}, h("button", { "aria-label": `${fullName(gear.path)}: ${none ? t("other_shapes") : percent(gear.difference)}`, title: `${fullName(gear.path)}\n${none ? t("other_shapes") : `${percent(gear.difference)} · cos ${number(gear.cosine, 3)}`}`, style: { background: none ? "transparent" : scale.css(scale.share(Math.min(1, gear.difference), state.theme)) }, onclick: () => actions.select(null, gear.path) }));
+  };
+  return [h("table", { class: "matrix" }, h("thead", {}, h("tr", {}, h("th"), wanted.map((kind) => h("th", { title: kind, text: nameOf(kind) })))),
+    h("tbody", {}, [...byLayer].map(([layer, gears]) => h("tr", {}, h("th", { text: t("layer", { n: layer }) }), wanted.map((kind) => cell(gears.get(kind))))))),
+  h("table", { class: "matrix" }, h("tbody", {}, h("tr", {}, rest.map((gear) => [h("th", { text: nameOf(gear.path) }), cell(gear)]))))];
+}
