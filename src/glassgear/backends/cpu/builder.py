@@ -309,6 +309,15 @@ class Builder:
         fields |= {Step.OUTPUT: to.address, Step.OUTPUT_STRIDE: to.stride, Step.C: 4 * apart[1]}
         self._step(("columns", "place_heads"), fields | {Step.PANELS: units.total} | _shared_out(units))
 
+    def copy(self, x: Value) -> None:
+        """A copy of rows, without a meeting after it. It does nothing until it is told where to.
+
+        For that, a program's PANELS become UNITS, OUTPUT and OUTPUT_STRIDE the place, BARRIER 1.
+        """
+        pieces = next(n for n in (4, 2, 1) if x.width % n == 0)
+        self.place_heads(x, x, (x.width // pieces,) * 2, x.width // pieces, Units(1, 0, pieces))
+        self.steps[-1] |= {Step.PANELS: 0, Step.BARRIER: 0}
+
     def neighbours(self, x: Value, to: Value) -> None:
         """Each row beside the next and the one before."""
         fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.COLUMNS: x.width}
@@ -362,7 +371,7 @@ class Builder:
         fields |= {Step.D: place.key_head, Step.E: place.value_head, Step.H: float_bits(scale)}
         fields |= {Step.VALUE_DIM: shape.value_dim, Step.WINDOW: window, Step.BOTH_WAYS: int(not causal)}
         fields |= {Step.CAP: float_bits(cap), Step.VALUE_ROW: place.value_row}
-        choices = (str(place.kind), "6" if self._wide else "1", str(int(shape.latent)))
+        choices = (str(place.kind), "6" if self._wide else "1")
         self._step(("attention", "attention", *choices), fields)
 
     def activate(

@@ -187,14 +187,30 @@ def _symbol(kernel: Kernel) -> str:
 
 def _emit(kernel: Kernel, target: Target, machine: Any) -> bytes:
     """Compile one kernel with Numba, and take its object code."""
-    from numba import cfunc
-
     module, name, *choices = kernel
     function = getattr(importlib.import_module(f"glassgear.backends.cpu.kernels.{module}"), name)
     if choices:
         function = function(*(int(c) if c.isdigit() else c for c in choices))
-    compiled = cfunc("int64(int64,int64,int64,int64)", nopython=True, error_model="numpy")(function)
-    return _object(compiled.inspect_llvm(), compiled.native_name, _symbol(kernel), machine)
+    text, wrapper = _lowered(function)
+    return _object(text, wrapper, _symbol(kernel), machine)
+
+
+def _lowered(function: Any) -> tuple[str, str]:
+    """LLVM code of a kernel with all that it calls, and the name of Numba's wrapper.
+
+    Numba would optimise each function, and again with every one that calls it. All of it is
+    optimised once instead, in `_object`.
+    """
+    from numba import cfunc
+    from numba.core import config
+
+    before = config.OPT
+    config.OPT = config._OptLevel(0)
+    try:
+        compiled = cfunc("int64(int64,int64,int64,int64)", nopython=True, error_model="numpy")(function)
+        return compiled.inspect_llvm(), compiled.native_name
+    finally:
+        config.OPT = before
 
 
 _WRAPPER = """
@@ -229,6 +245,10 @@ def _object(text: str, wrapper: str, symbol: str, machine: Any) -> bytes:
     }
     assert {name for name in needed if not name.startswith("llvm.")} <= _AVAILABLE, needed
     made.verify()
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.loop_unrolling = True
+    passes = binding.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(made, passes)
     return bytes(machine.emit_object(made))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassgear.backends.base import PAGE, Chunk, Hook
+from glassgear.backends.base import PAGE, Chunk, Hook, Watcher
 from glassgear.backends.cpu.fields import STEP_FIELDS, Frame, Step
 from glassgear.backends.cpu.program import Mark
 from glassgear.backends.reference.softmax import softmax
@@ -20,6 +22,7 @@ __all__ = ["SHORT", "show"]
 
 Floats = NDArray[np.float32]
 SHORT = 8  # rows up to which a step counts as short
+COUNTS = {"rows": Frame.ROWS, "wanted": Frame.WANTED}  # kind of a mark -> how many rows its value has
 
 
 def show(
@@ -34,40 +37,102 @@ def show(
     """Run `program` up to each mark and give its value to `hook`; what it returns is written back.
 
     A hook that says which values it wants (`Watcher`) sees these where they are, and the program isn't
-    stopped for others.
+    stopped for others. If it only reads, steps of the program copy them, and it isn't stopped at all.
     """
-    done, start = 0, int(program.ctypes.data)
-    frame, short = int(cpu._frame.ctypes.data), bool(cpu._frame[Frame.ROWS] <= SHORT)
-    watches = hasattr(hook, "wants")
+    run = _Run(cpu, program)
+    if hasattr(hook, "wants"):
+        watcher = cast(Watcher, hook)
+        _watch(run, [m for m in marks if _wanted(m, watcher)], watcher, chunks, spans, logits)
+        return
     for mark in marks:
-        if watches and not _wanted(mark, hook):
+        _stop(run, mark, hook, chunks, spans, logits, copied=True)
+    run.upto(len(program))
+
+
+@dataclass(eq=False)
+class _Run:
+    """A program that is run piece by piece."""
+
+    cpu: CPU
+    program: NDArray[np.int64]
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        self.start, self.frame = int(self.program.ctypes.data), int(self.cpu._frame.ctypes.data)
+        self.short = bool(self.cpu._frame[Frame.ROWS] <= SHORT)
+
+    def upto(self, steps: int) -> None:
+        """Run what is left of the first `steps` steps."""
+        if steps > self.done:
+            at = self.start + self.done * STEP_FIELDS * 8
+            self.cpu._team.run(at, steps - self.done, self.frame, self.short)
+            self.done = steps
+
+
+def _watch(
+    run: _Run, marks: Sequence[Mark], hook: Watcher, chunks: Sequence[Chunk], spans: Sequence[Span],
+    logits: Floats | None,
+) -> None:  # fmt: skip
+    """Show the values of `marks`, with as few stops as the hook allows."""
+    copies: dict[int, tuple[int, int]] = {}  # number of a step -> address, bytes from row to row
+    later: list[tuple[Mark, list[Floats]]] = []
+    program, rows = run.program, {kind: int(run.cpu._frame[field]) for kind, field in COUNTS.items()}
+    stops = []
+    for mark in marks:
+        if hook.reads_only and mark.copied and mark.kind in rows:
+            address = hook.place(mark.path, rows[mark.kind], mark.shape)
+            if address:
+                copies[mark.steps] = address, 4 * math.prod(mark.shape)
+                continue
+        if hook.reads_only and run.short and mark.kind == "scores":
+            later.append((mark, _scores(run.cpu, program, mark, chunks, spans)))
             continue
-        kept = _scores(cpu, program, mark, chunks, spans) if mark.kind == "scores" else []
-        if mark.steps > done:
-            cpu._team.run(start + done * STEP_FIELDS * 8, mark.steps - done, frame, short)
-            done = mark.steps
-        if mark.kind == "scores":
-            _show_scores(cpu, mark, hook, chunks, spans, kept)
+        stops.append(mark)
+    numbers = list(copies)
+    try:
+        if copies:
+            program[numbers, Step.OUTPUT] = [address for address, _ in copies.values()]
+            program[numbers, Step.OUTPUT_STRIDE] = [stride for _, stride in copies.values()]
+            program[numbers, Step.PANELS] = program[numbers, Step.UNITS]
+            program[numbers, Step.BARRIER] = 1
+        for mark in stops:
+            _stop(run, mark, hook, chunks, spans, logits, copied=False)
+        run.upto(len(program))
+    finally:
+        program[numbers, Step.PANELS] = program[numbers, Step.BARRIER] = 0
+        for mark, _ in later:
             program[mark.steps - 1, Step.G] = 0
-            continue
-        if mark.kind == "experts":
-            _show_experts(cpu, mark, hook)
-            continue
-        where = _value(cpu, mark, logits)
-        value = where.reshape(len(where), *mark.shape)
-        changed = hook(mark.path, value if watches else value.copy())
-        if changed is not None:
-            where[:] = np.asarray(changed, np.float32).reshape(where.shape)
-    if len(program) > done:
-        cpu._team.run(start + done * STEP_FIELDS * 8, len(program) - done, frame, short)
+    for mark, kept in later:
+        _show_scores(run.cpu, mark, hook, chunks, spans, kept)
 
 
-def _wanted(mark: Mark, hook: Hook) -> bool:
-    """Whether the program has to stop at a mark. Experts are run there, whoever looks on."""
-    wants = hook.wants  # type: ignore[attr-defined]
+def _stop(
+    run: _Run, mark: Mark, hook: Hook, chunks: Sequence[Chunk], spans: Sequence[Span],
+    logits: Floats | None, *, copied: bool,
+) -> None:  # fmt: skip
+    """Run up to a mark and show its value, or a copy of it."""
+    cpu, program = run.cpu, run.program
+    kept = _scores(cpu, program, mark, chunks, spans) if mark.kind == "scores" else []
+    run.upto(mark.steps)
     if mark.kind == "scores":
-        return bool(wants(f"{mark.path}.scores") or wants(f"{mark.path}.weights"))
-    return mark.kind == "experts" or bool(wants(mark.path))
+        _show_scores(cpu, mark, hook, chunks, spans, kept)
+        program[mark.steps - 1, Step.G] = 0
+        return
+    if mark.kind == "experts":
+        _show_experts(cpu, mark, hook)
+        return
+    where = _value(cpu, mark, logits)
+    value = where.reshape(len(where), *mark.shape)
+    changed = hook(mark.path, value.copy() if copied else value)
+    if changed is not None:
+        where[:] = np.asarray(changed, np.float32).reshape(where.shape)
+
+
+def _wanted(mark: Mark, hook: Watcher) -> bool:
+    """Whether a mark matters. Experts are run there, whoever looks on."""
+    if mark.kind == "scores":
+        return any([hook.wants(f"{mark.path}.scores"), hook.wants(f"{mark.path}.weights")])
+    return mark.kind == "experts" or hook.wants(mark.path)
 
 
 def _show_experts(cpu: CPU, mark: Mark, hook: Hook) -> None:
@@ -92,8 +157,7 @@ def _value(cpu: CPU, mark: Mark, logits: Floats | None) -> Floats:
     if mark.value is None:
         assert logits is not None
         return logits
-    field = Frame.WANTED if mark.kind == "wanted" else Frame.ROWS
-    return cpu._memory.array(mark.value, int(cpu._frame[field]))
+    return cpu._memory.array(mark.value, int(cpu._frame[COUNTS[mark.kind]]))
 
 
 def _scores(

@@ -30,10 +30,10 @@ def all_kernels(family: str) -> list[Kernel]:
     for half in "01":
         kernels += [Kernel(("cache", f"store_{what}", half)) for what in ("keys", "values")]
         rows = "6" if wide else "1"
-        kernels += [Kernel(("attention", "attention", half, rows, latent)) for latent in "01"]
+        kernels.append(Kernel(("attention", "attention", half, rows)))
     if wide:
         kernels += [Kernel(("cache", f"store_{what}_codes")) for what in ("key", "value")]
-        kernels.append(Kernel(("attention", "attention", "2", "6", "0")))
+        kernels.append(Kernel(("attention", "attention", "2", "6")))
     for layout in known_layouts():
         if isinstance(layout, FloatLayout):
             kernels.append(Kernel(("matmul", "float_matmul", layout.key, str(wide))))

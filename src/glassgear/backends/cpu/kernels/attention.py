@@ -231,9 +231,13 @@ def keep_scores(step, frame, head, span, first, count, page, seen, scores):  # t
             put_f32(out + 4 * k, get_f32(scores + i * ROW + 4 * k))
 
 
-def _page_of_floats(half: int, rows_at_once: int, latent: int) -> Any:
-    """The compiled work at a page of floats; parameters as of `page_of_codes`."""
-    score = score_loop(0 if latent else half, rows_at_once)
+def _page_of_floats(half: int, rows_at_once: int) -> Any:
+    """The compiled work at a page of floats; parameters as of `page_of_codes`.
+
+    Where keys and values are one, the rows are latents: keys are turned to floats for the scores.
+    """
+    score_turned = score_loop(0, rows_at_once)
+    score = score_loop(half, rows_at_once) if half else score_turned
     mix, turn = mix_loop(half, rows_at_once), turn_loop(half)
 
     def work(
@@ -247,10 +251,11 @@ def _page_of_floats(half: int, rows_at_once: int, latent: int) -> Any:
         )
         scores, seen, turned = scores_in(step, scratch), seen_in(step, scratch), mixed_in(step, scratch, 2)
         state, cap = state_of(mixed, count, width), get_f32(step + 8 * Step.CAP)
-        if latent:
+        if keys == values:
             turn(keys, value_row, key_dim, turned)
-            keys = turned
-        score(scratch, 4 * channels(key_dim), keys, key_dim, scores, count, values)
+            score_turned(scratch, 4 * channels(key_dim), turned, key_dim, scores, count, values)
+        else:
+            score(scratch, 4 * channels(key_dim), keys, key_dim, scores, count, values)
         if cap > ZERO:
             cap_scores(scores, count, cap)
         if at(step, Step.G):
@@ -285,13 +290,13 @@ def _page_of_codes(rows_at_once: int) -> Any:
     return njit(inline="always")(work)
 
 
-def _segment(kind: int, rows_at_once: int, latent: int) -> Any:
+def _segment(kind: int, rows_at_once: int) -> Any:
     """The compiled work at one key head and one segment of pages for a tile of pairs.
 
     `reach`: up to which page of the sequence to ask for memory. `mixed`: where the result goes.
     """
     codes = kind == 2
-    work = _page_of_codes(rows_at_once) if codes else _page_of_floats(kind, rows_at_once, latent)
+    work = _page_of_codes(rows_at_once) if codes else _page_of_floats(kind, rows_at_once)
 
     def segment(
         step: int, frame: int, head: int, span: int, first: int, number: int, reach: int, scratch: int,
@@ -375,7 +380,7 @@ def _part(segment: Any, prepare: Any) -> Any:
     return njit(inline="never")(part)
 
 
-def attention(kind: int, rows_at_once: int, latent: int) -> Callable[[int, int, int, int], int]:
+def attention(kind: int, rows_at_once: int) -> Callable[[int, int, int, int], int]:
     """softmax(q k^T * scale) v for all rows of a pass.
 
     A: key width. B, C: bytes from a page to this layer's keys and values. D, E: bytes of a head
@@ -384,10 +389,10 @@ def attention(kind: int, rows_at_once: int, latent: int) -> Callable[[int, int, 
     pieces of work: a key head and up to QUERY_ROWS pairs of token and query head, and, where the
     frame has memory for parts, one segment of positions.
 
-    `kind`: of the cache: 0 float32, 1 float16, 2 codes. `latent`: it has one row a token, which is
-    its key and begins with its value; never as codes.
+    `kind`: of the cache: 0 float32, 1 float16, 2 codes. Where B and C are equal, it has one row a token,
+    which is its key and begins with its value (latents; never as codes).
     """
-    segment = _segment(kind, rows_at_once, latent)
+    segment = _segment(kind, rows_at_once)
     prepare = encode_queries if kind == 2 else scale_queries
     whole, part = _whole(segment, prepare), _part(segment, prepare)
 

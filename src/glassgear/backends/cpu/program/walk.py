@@ -55,6 +55,7 @@ class Mark:
         kind: `rows`, `wanted` (rows whose output is asked for), `scores`, or `experts`.
         layer: number of the attention gear, for scores.
         nest: for experts.
+        copied: whether the next step is one that copies the value to where a hook wants it.
     """
 
     steps: int
@@ -64,6 +65,7 @@ class Mark:
     kind: str = "rows"
     layer: int = 0
     nest: Nest | None = None
+    copied: bool = False
 
 
 class Inner(NamedTuple):
@@ -176,7 +178,9 @@ class Walk:
         """Note that a value is complete now; by default a row is as wide as its buffer."""
         if self.seeing:
             kind = "wanted" if self.builder.wanted else "rows"
-            self.marks.append(Mark(len(self.builder.steps), path, value, shape or (value.width,), kind))
+            row = shape or (value.width,)
+            self.marks.append(Mark(len(self.builder.steps), path, value, row, kind, copied=True))
+            self.builder.copy(value)
 
     def matrices(self, path: str, names: Sequence[str]) -> list[Matrix]:
         """Packed matrices of the parts of a gear."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from glassgear.backends.cpu.builder import Matrix, Memory, NormVectors
 from glassgear.backends.cpu.cache import CacheShape
 from glassgear.backends.cpu.fields import NormKind
+from glassgear.backends.cpu.layouts import FloatLayout, layout_of
 from glassgear.model.gears import (
     Affine,
     Attention,
@@ -126,10 +127,11 @@ def _halves(path: str, gear: LatentAttention, up: StoredTensor) -> dict[str, Sto
 
 
 def _stored(name: str, values: Floats, like: StoredTensor) -> StoredTensor:
-    """Floats as a tensor: of the same type, or of 16 bits if they were codes."""
+    """Floats as a tensor: of the type that they are packed in, or of 16 bits if that is codes."""
     whole = np.ascontiguousarray(values, np.float32)
     raw = whole.view(np.uint8)
-    kind = like.type if like.type in ("F32", "F16", "BF16") else "F16"
+    layout = layout_of(like.type, like.matrix[1])
+    kind = layout.key.upper() if isinstance(layout, FloatLayout) else "F16"
     if kind == "F16" and np.abs(whole).max(initial=0) > HALF_MOST:
         kind = "F32"
     elif kind == "F16":
