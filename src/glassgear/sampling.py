@@ -28,7 +28,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import inf, isfinite, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,6 +132,9 @@ class Sampler:
         # The raw stream of a bit generator is what NumPy promises never to change (NEP 19).
         self._bits = np.random.PCG64(self.seed)
         self._all_ids: IdArray = np.zeros(0, np.int64)
+        # The largest logit is the id: no stage before it, so that none has to be made.
+        changes = settings.logit_bias or settings.penalises or hook
+        self._only_greedy = settings.greedy and not changes
 
     def next(self, logits: FloatArray, history: Sequence[int]) -> int:
         """The next id.
@@ -144,6 +147,10 @@ class Sampler:
             NonFiniteError: NaN, +inf, or nothing but -inf.
             SettingError: a biased id is outside the vocabulary, or the hook returned nonsense.
         """
+        if self._only_greedy and logits.ndim == 1 and len(logits):
+            best = int(logits[: self.vocab_size].argmax())  # the first NaN, if there is one
+            if isfinite(logits[best]):
+                return best
         last = self._last(logits, history)
         if self.settings.greedy:
             return int(last.ids[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,11 @@ class Program:
     marks: list[Mark]
     result: Value | None
 
+    @cached_property
+    def address(self) -> int:
+        """Of the steps."""
+        return int(self.steps.ctypes.data)
+
 
 class CPU:
     """Runs a model at the speed of the machine. Implements `backends.base.Backend`.
@@ -99,6 +105,8 @@ class CPU:
         self._embed = tensors["embed.weight"]
         plain = self._embed.type == "F32" and self._embed.row_order is None
         self._table = self._embed.float32() if plain else None  # a view of the file
+        self._scale = np.float32(model.embed.scale)
+        self._listed: list[int] | None = None  # pages of the one token that the frame is made for
         self._lock = threading.RLock()
         self._pages = PageTable()
         matrices = matrices_of(model, tensors).values()
@@ -114,6 +122,7 @@ class CPU:
         self._code, self._on_compile = machine_code(features.target()), on_compile
         self._buffers = Buffers(model, self._memory)
         self._frame = np.zeros(len(Frame), np.int64)
+        self._frame_at = int(self._frame.ctypes.data)
         self._counters = np.zeros(1, np.int64)
         self._make_frame()
         self._added = self._tables_of(tensors)
@@ -165,6 +174,8 @@ class CPU:
             SettingError: also for more tokens than one pass takes, where each sees all others.
         """
         with self._lock:
+            if len(chunks) == 1 and hook is None and output == "logits" and self._is_plain(chunks[0]):
+                return [self._continued(chunks[0].track, chunks[0].ids[0])]
             check_chunks(self.model, chunks, output)
             before = [chunk.track.length for chunk in chunks]
             out: list[list[NDArray[np.float32]]] = [[] for _ in chunks]
@@ -250,12 +261,7 @@ class CPU:
         self._fill_frame(chunks, spans, rows, wanted, shared_out=rows > FEW or hook is not None)
         out = self._logits(wanted) if program.result is None else None
         if hook is None:
-            self._team.run(
-                int(program.steps.ctypes.data),
-                len(program.steps),
-                int(self._frame.ctypes.data),
-                rows <= SHORT,
-            )
+            self._team.run(program.address, len(program.steps), self._frame_at, rows <= SHORT)
         else:
             show(self, program.steps, program.marks, hook, chunks, spans, out)
         if out is None:
@@ -264,6 +270,41 @@ class CPU:
         for span in spans:
             chunks[span.chunk].track.length += span.rows
         return out
+
+    def _is_plain(self, chunk: Chunk) -> bool:
+        """Whether it is one token of a text, of a model that looks up nothing but embeddings."""
+        return (
+            len(chunk.ids) == 1
+            and chunk.logits == "last"
+            and not self._added
+            and self.model.causal
+            and self.model.head is not None
+        )
+
+    def _continued(self, track: Track, token: int) -> NDArray[np.float32]:
+        """Logits [1, vocab] after one more token: `_pass` where there is next to nothing to arrange.
+
+        In a tiny model that is most of a step's time.
+        """
+        program, stop = self._program("logits", seeing=False), track.length + 1
+        assert not track.closed
+        if stop > len(track.pages) * PAGE or track.pages != self._listed:
+            self._fill_frame([Chunk(track, [0])], [Span(0, 0, 0, 1, 0, 1)], 1, 1, shared_out=False)
+            self._listed = track.pages.copy()
+        self._positions[0], self._page_of_row[0] = stop - 1, self._page_list[(stop - 1) // PAGE]
+        if self._table is None:
+            self._look_up_ids(np.array([token], np.int64), 1)
+        else:
+            self._x[0] = self._table[token] * self._scale
+        frame = self._frame
+        frame[Frame.ROTATIONS] = self._rotations.upto(stop)
+        split = stop > SEGMENT and self.threads > 1
+        frame[Frame.PARTS], frame[Frame.PART_BYTES] = self._parts.place([1], [stop]) if split else (0, 0)
+        self._counters.fill(0)
+        logits = self._logits(1)
+        self._team.run(program.address, len(program.steps), self._frame_at, True)
+        track.length = stop
+        return logits
 
     def _logits(self, wanted: int) -> NDArray[np.float32]:
         """A new array for logits, [wanted, vocab]."""
@@ -280,13 +321,14 @@ class CPU:
     def _look_up(self, chunks: Sequence[Chunk], spans: Sequence[Span], rows: int) -> None:
         """Rows of the tables, for ids, positions and token types, into the first buffers."""
         ids = [i for s in spans for i in chunks[s.chunk].ids[s.first : s.first + s.rows]]
-        index = np.array(ids, np.int64)
-        embedded = self._embed.rows(index) if self._table is None else self._table[index]
-        scale = self.model.embed.scale
-        self._x[:rows] = embedded if scale == 1 else embedded * np.float32(scale)
+        self._look_up_ids(np.array(ids, np.int64), rows)
         for name, (table, buffer) in self._added.items():
             index_of = self._positions_of if name == "positions" else _types_of
             buffer[:rows] = table[np.concatenate([index_of(chunks[s.chunk], s) for s in spans])]
+
+    def _look_up_ids(self, ids: NDArray[np.int64], rows: int) -> None:
+        embedded = self._embed.rows(ids) if self._table is None else self._table[ids]
+        self._x[:rows] = embedded if self._scale == 1 else embedded * self._scale
 
     def _positions_of(self, chunk: Chunk, span: Span) -> NDArray[np.int64]:
         """Rows of the table of positions for a span; its track has grown by what passes came before."""
@@ -297,6 +339,7 @@ class CPU:
     def _fill_frame(
         self, chunks: Sequence[Chunk], spans: Sequence[Span], rows: int, wanted: int, shared_out: bool
     ) -> None:
+        self._listed = None
         tracks = [chunks[span.chunk].track for span in spans]
         stops = [track.length + span.rows for track, span in zip(tracks, spans, strict=True)]
         for track, stop in zip(tracks, stops, strict=True):
