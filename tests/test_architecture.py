@@ -76,14 +76,25 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    heavy = ["numpy", "numba", "torch", "transformers", "tokenizers", "jinja2", "rich", "click"]
+    heavy = [
+        "numpy",
+        "numba",
+        "torch",
+        "transformers",
+        "tokenizers",
+        "jinja2",
+        "rich",
+        "click",
+        "fastapi",
+        "uvicorn",
+    ]
     code = f"import sys, glassgear; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_help_imports_neither_arrays_nor_models() -> None:
-    heavy = ["numpy", "numba", "torch", "tokenizers", "jinja2", "huggingface_hub"]
+    heavy = ["numpy", "numba", "torch", "tokenizers", "jinja2", "huggingface_hub", "fastapi", "uvicorn"]
     code = (
         "import sys\nfrom glassgear.cli import main\n"
         "sys.argv = ['glassgear', '--help']\n"

@@ -186,6 +186,13 @@ def test_a_cold_start_that_fails_says_why(tmp_path: Path) -> None:
         measure.cold_start(str(tmp_path / "nowhere.bin"))
 
 
+def test_more_sequences_than_memory_holds_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "free_memory", lambda: 10**6)
+    settings = measure.Settings(lengths=(4, 500), batches=(1, 100_000), tokens=3, repeats=1)
+    with pytest.raises(SettingError, match=r"100,000 sequences of 7 tokens at once need .* 0\.0 GB are free"):
+        measure.bench(str(small), settings, backend="reference")
+
+
 def test_the_report_has_every_figure(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "MemoryReader", lambda threads, _=0: MemoryReader(threads, 8 << 20))
     told: list[str] = []

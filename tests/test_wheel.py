@@ -54,7 +54,8 @@ def call(command: Path, *arguments: object) -> str:
 
 def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert "glassgear/py.typed" in names and "glassgear/cli/__init__.py" in names
+    inside = ("py.typed", "cli/__init__.py", "lab/worked_example.toml")
+    assert {f"glassgear/{name}" for name in inside} <= set(names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"glassgear"}
 
 

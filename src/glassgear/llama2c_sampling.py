@@ -47,7 +47,7 @@ class Llama2cSampler:
         vocab_size: int | None = None,
     ) -> None:
         if not 0 <= temperature < float("inf"):
-            raise SettingError(f"temperature must be from 0, found {temperature}")
+            raise SettingError(f"temperature must be 0 or more, and finite, found {temperature}")
         if not 0 <= top_p <= 1:
             raise SettingError(f"top_p must be from 0 to 1, found {top_p}")
         self.temperature = np.float32(temperature)

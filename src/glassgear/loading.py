@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_tokenizer", "with_gears"]
 
 BACKENDS = ("cpu", "reference", "torch")
+DTYPES = ("float32", "bfloat16", "float16")  # of the torch backend
 MOST_THREADS = 1024
 
 
@@ -123,8 +124,8 @@ def _without_weights(checkpoint: Checkpoint) -> str:
     name = checkpoint.path
     fetch = f"`glassgear pull {name}` fetches one that has, and " if name in known() else ""
     return (
-        f"is a {checkpoint.container}, which has no weights: {fetch}--random draws some (random=True in "
-        "Python); `glassgear show` and `glassgear params` need none"
+        f"is a {checkpoint.container}, which has no weights: {fetch}`glassgear run --random` draws some "
+        "(random=True in Python); `glassgear show` and `glassgear params` need none"
     )
 
 
@@ -139,12 +140,13 @@ def _with_random_weights(checkpoint: Checkpoint, seed: int, backend: str) -> Che
     from glassgear.weights.described import with_random_weights
 
     # All backends but the reference keep weights in a form of their own, beside those that were drawn.
-    needed = ledger(checkpoint.model).nbytes * (1 if backend == "reference" else 2)
+    copies, why = (1, "") if backend == "reference" else (2, " (as drawn, and as the backend keeps them)")
+    needed = ledger(checkpoint.model).nbytes * copies
     free = free_memory()
     if free is not None and needed > free:
         raise SettingError(
-            f"random weights for {checkpoint.path} need {needed / 1e9:,.1f} GB of memory in float32, and "
-            f"{free / 1e9:,.1f} GB are free; `glassgear show` and `glassgear params` need none"
+            f"random weights for {checkpoint.path} need {needed / 1e9:,.1f} GB of memory in float32{why}, "
+            f"and {free / 1e9:,.1f} GB are free; `glassgear show` and `glassgear params` need none"
         )
     return with_random_weights(checkpoint, seed)
 

@@ -79,7 +79,8 @@ def _number(name: str, value: object, low: float, high: float) -> float:
         raise SettingError(f"{name} must be a number, found {value!r}")
     number = float(value)
     if not isfinite(number) or not low <= number <= high:
-        bounds = f"from {low:g}" + (f" to {high:g}" if isfinite(high) else "") if isfinite(low) else "finite"
+        most = f"from {low:g} to {high:g}" if isfinite(high) else f"{low:g} or more, and finite"
+        bounds = most if isfinite(low) else "finite"
         raise SettingError(f"{name} must be {bounds}, found {value}")
     return number
 

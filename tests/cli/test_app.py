@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -211,3 +214,19 @@ def test_the_program_can_be_started_as_a_module() -> None:
 def test_commands_are_imported_when_they_are_used() -> None:
     assert set(COMMANDS) == set(app.list_commands(None))  # type: ignore[arg-type]
     assert app.get_command(None, "nonsense") is None  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+def test_a_signal_to_end_leaves_nothing_half_written(tmp_path: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from glassgear.cli.app import _told_to_end\n"
+        "from glassgear.weights.atomic import replacing\n"
+        "with _told_to_end(), replacing(Path('out.gguf')) as file:\n"
+        "    file.write(b'half')\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False, timeout=60)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())

@@ -143,6 +143,12 @@ def test_a_wrong_template_is_said(call: Call, speaker: str, template: str, words
     assert result.exit_code == 1 and words in result.stderr
 
 
+def test_a_file_that_is_no_template_is_named(call: Call, tmp_path: Path, speaker: str) -> None:
+    (tmp_path / "note.txt").write_text("hello\n")
+    result = call("chat", speaker, "-m", "hello", "--template", tmp_path / "note.txt")
+    assert result.exit_code == 1 and "note.txt: is no chat template" in result.stderr
+
+
 def test_a_template_that_refuses_the_system_prompt(call: Call, tmp_path: Path) -> None:
     refusing = (
         "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"

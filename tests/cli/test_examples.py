@@ -16,7 +16,7 @@ from glassgear.model.ledger import ledger
 from tests.cli.conftest import Call
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
-EXAMPLES = sorted(FOLDER.glob("*.toml"))
+EXAMPLES = sorted(path for path in FOLDER.glob("*.toml") if not path.name.startswith("train_"))
 IDS = [3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26]
 
 
@@ -45,9 +45,10 @@ def test_both_backends_agree_on_every_example(path: Path) -> None:
         glassgear.load(path, backend=b, random=True, seed=1)  # type: ignore[arg-type]
         for b in ("cpu", "reference")
     )
-    np.testing.assert_allclose(cpu.hidden(IDS), reference.hidden(IDS), atol=1e-4)
+    ids = [i % cpu.gears.vocab for i in IDS]
+    np.testing.assert_allclose(cpu.hidden(ids), reference.hidden(ids), atol=1e-4)
     if reference.gears.head is not None:
-        np.testing.assert_allclose(cpu.logits(IDS), reference.logits(IDS), atol=1e-4)
+        np.testing.assert_allclose(cpu.logits(ids), reference.logits(ids), atol=1e-4)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -67,6 +67,15 @@ def test_json_and_logprobs_name_ids(call: Call, decoder: Path) -> None:
     assert [int(line.split()[0]) for line in table] == [piece["ids"][0] for piece in pieces]
 
 
+def test_echo_shows_the_prompt_s_ids_first(call: Call, decoder: Path) -> None:
+    after = call("run", decoder, "1 2", *RANDOM, "-n", 3).stdout
+    assert call("run", decoder, "1 2", *RANDOM, "-n", 3, "--echo").stdout == f"1 2 {after}"
+    assert (
+        call("run", decoder, *RANDOM, "-n", 3, "--echo").stdout
+        == call("run", decoder, *RANDOM, "-n", 3).stdout
+    )
+
+
 def test_a_text_can_t_be_read_without_a_tokenizer(call: Call, decoder: Path) -> None:
     result = call("run", decoder, "hello", *RANDOM)
     assert result.exit_code == 1
@@ -108,12 +117,14 @@ def test_without_random_weights_it_is_said_what_to_do(call: Call, decoder: Path)
         ["run", "llama-3-8b", "a"],
     ):
         result = call(*command, input="")
-        assert result.exit_code == 1 and "has no weights: --random draws some" in result.stderr
+        assert (
+            result.exit_code == 1 and "has no weights: `glassgear run --random` draws some" in result.stderr
+        )
 
 
 def test_too_large_a_model_is_refused_with_figures(call: Call) -> None:
     result = call("run", "gpt-3-175b", "1", "--random")
-    assert result.exit_code == 1 and "need 1,396.8 GB of memory in float32" in result.stderr
+    assert result.exit_code == 1 and "need 1,396.8 GB of memory in float32 (as drawn, and" in result.stderr
 
 
 def test_a_damaged_model_file_is_one_sentence(call: Call, tmp_path: Path) -> None:

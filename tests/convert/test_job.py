@@ -7,6 +7,7 @@ import shutil
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gguf as official
@@ -353,6 +354,24 @@ def test_settings_that_a_bin_has_built_in_are_named(
     with pytest.raises(UnsupportedError, match=words):
         convert(folder, tmp_path / "m.bin")
     without_leftovers(tmp_path, {"in"})
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "-", "notes.txt"])
+def test_a_file_s_name_is_no_folder_s(speaker: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingError, match="looks like a file"):
+        convert(speaker, tmp_path / name)
+    assert not (tmp_path / name).exists()
+    convert(speaker, tmp_path / name, Wanted(kind="gguf"))
+    assert (tmp_path / name).is_file()
+
+
+def test_room_is_looked_for_before_writing(
+    speaker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=7))
+    with pytest.raises(GlassgearError, match=r"needs [\d,]+ bytes, and 7 are free there"):
+        convert(speaker, tmp_path / "out.gguf")
+    assert not (tmp_path / "out.gguf").exists()
 
 
 def test_what_is_there_is_replaced_only_on_request(speaker: Path, tmp_path: Path) -> None:

@@ -26,15 +26,10 @@ def test_multiply_and_add_rounds_once(x: float, y: float, z: float) -> None:
 
 
 def test_two_roundings_would_give_another_number() -> None:
-    # 1 + 2^-24 lies half way between two float32; what the product adds decides, but float64 loses it.
-    x, y, z = np.float32(1 + 2.0**-23), np.float32(2.0**-24 * (1 + 2.0**-23)), np.float32(1)
-    small = np.float32(2.0**-60)
-    half, nearly = np.float32(2.0**-24), np.float32(1 - 2.0**-24)
-    assert kernels.fma(half, nearly, z) == 1
-    assert kernels.fma(x, y, z) == np.float32(1 + 2.0**-23)
-    assert kernels.fma(small, small, np.float32(1.5)) == np.float32(1.5)
-    bits = Fraction(float(half)) + Fraction(float(small)) ** 1
-    assert bits > Fraction(1, 2**24)
+    # A hair below half way between two float32, which float64 takes for half way.
+    x, y, z = (np.float32(v) for v in (2.0**-24 * (1 + 2.0**-23), 1 - 2.0**-23, 1 + 2.0**-23))
+    assert np.float32(np.float64(x) * np.float64(y) + np.float64(z)) == np.float32(1 + 2.0**-22)
+    assert kernels.fma(x, y, z) == z
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,12 @@ from glassgear.errors import FormatError, SettingError
 
 torch = pytest.importorskip("torch")
 
-from glassgear.train import Trainer, TrainSettings, read_settings  # noqa: E402
+from glassgear.train import (  # noqa: E402
+    Trainer,
+    TrainSettings,
+    checkpoint,
+    read_settings,
+)
 from glassgear.train.checkpoint import checkpoints, plain_name  # noqa: E402
 from glassgear.train.journal import read_journal  # noqa: E402
 from glassgear.weights import safetensors  # noqa: E402
@@ -91,7 +97,7 @@ print(Trainer(made).run().reason)
 def test_steps_that_are_not_finite_are_skipped_and_three_in_a_row_stop(tmp_path: Path, what: str) -> None:
     made = settings(tmp_path, steps=20, save_every=5)
     trainer = Trainer(made)
-    real, calls = trainer._loss, [0]
+    real, calls = trainer._loss_of, [0]
 
     def broken(ids: Any) -> Any:
         calls[0] += 1
@@ -100,7 +106,7 @@ def test_steps_that_are_not_finite_are_skipped_and_three_in_a_row_stop(tmp_path:
             return loss * float("nan") if what == "loss" else _Poisoned.apply(loss)
         return loss
 
-    trainer._loss = broken  # type: ignore[method-assign]
+    trainer._loss_of = broken  # type: ignore[method-assign]
     outcome = trainer.run()
     events = read_journal(Path(made.out))
     assert [e["step"] for e in events if e["event"] == "skipped"] == [2, 8, 9, 10]
@@ -127,8 +133,8 @@ def test_a_skipped_step_leaves_weights_and_moments_as_they_were(tmp_path: Path) 
     assert trainer._step(0, 1e-3)[2]
     before = {n: p.detach().clone() for n, p in trainer.plain.named_parameters()}
     moments = [s["exp_avg"].clone() for s in trainer.optimizer.state.values()]
-    real = trainer._loss
-    trainer._loss = lambda ids: _Poisoned.apply(real(ids))  # type: ignore[method-assign]
+    real = trainer._loss_of
+    trainer._loss_of = lambda ids: _Poisoned.apply(real(ids))  # type: ignore[method-assign]
     assert not trainer._step(1, 1e-3)[2]
     assert all(torch.equal(p, before[n]) for n, p in trainer.plain.named_parameters())
     assert all(
@@ -156,8 +162,8 @@ def test_tokens_count_alike_whatever_micro_batch_they_are_in(tmp_path: Path) -> 
     few[0, :2], more[0, :4] = 7, 7
     trainer._batch = lambda step, micro: (few, more)[micro]  # type: ignore[method-assign]
     wanted = iter([4.0, 6.0])  # sums: one token of loss 4, three of loss 2
-    real = trainer._loss
-    trainer._loss = lambda batch: 0 * real(batch.clamp_min(0)) + next(wanted)  # type: ignore[method-assign]
+    real = trainer._loss_of
+    trainer._loss_of = lambda batch: 0 * real(batch.clamp_min(0)) + next(wanted)  # type: ignore[method-assign]
     assert trainer._step(0, 0.0)[0] == pytest.approx(2.5)
 
 
@@ -175,47 +181,247 @@ def test_clipping_looks_at_the_true_gradient(tmp_path: Path) -> None:
         assert float(first.grad.norm()) == pytest.approx(1.0, rel=1e-3)
 
 
-def test_two_processes_give_the_losses_of_one(tmp_path: Path) -> None:
-    alone, shared = settings(tmp_path / "a", steps=6), settings(tmp_path / "b", steps=6)
-    Trainer(alone).run()
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node=2",
-        "--master-port=0",
-        "--standalone",
-    ]
-    program = tmp_path / "program.py"
+def shared_run(folder: Path, **changes: Any) -> TrainSettings:
+    """A run by two processes over gloo, which leave a file each about what they did."""
+    if not torch.distributed.is_available():
+        pytest.skip("this build of PyTorch has no torch.distributed")
+    made = settings(folder, steps=6, **changes)
+    program = folder / "program.py"
     program.write_text(SHARED, encoding="utf-8")
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone"]
     done = subprocess.run(
-        [*command, str(program), str(tmp_path / "b")], capture_output=True, text=True, timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()}, check=False,
+        [sys.executable, *torchrun, str(program), str(folder), json.dumps(changes)],
+        capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert losses(shared) == pytest.approx(losses(alone), abs=1e-4)
-    ours, theirs = weights(shared), weights(alone)
-    assert all(np.abs(ours[n] - theirs[n]).max() < 1e-4 for n in theirs)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return made
 
 
 SHARED = """
-import sys
+import hashlib, json, os, sys
 from pathlib import Path
 from glassgear.train import Trainer
+from glassgear.train.ranks import whole
 from tests.train.support import settings
-Trainer(settings(Path(sys.argv[1]), steps=6)).run()
+
+folder = Path(sys.argv[1])
+trainer = Trainer(settings(folder, steps=6, **json.loads(sys.argv[2])))
+prepare, starts = trainer._prepare, []
+
+def prepared():
+    prepare()
+    values = b"".join(whole(p.detach()).numpy().tobytes() for p in trainer.plain.parameters())
+    trainer.first_weights = hashlib.sha256(values).hexdigest()
+    read = type(trainer.windows).__getitem__
+    type(trainer.windows).__getitem__ = lambda self, n: (starts.append(n), read(self, n))[1]
+
+trainer._prepare = prepared
+trainer.run()
+about = {"weights": trainer.first_weights, "windows": starts}
+(folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps(about))
 """
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_give_the_losses_of_one(tmp_path: Path, strategy: str) -> None:
+    alone = settings(tmp_path / "a", steps=6)
+    Trainer(alone).run()
+    shared = shared_run(tmp_path / "b", strategy=strategy)
+    assert losses(shared) == pytest.approx(losses(alone), abs=1e-4)
+    held_out = [
+        [e["loss"] for e in read_journal(Path(made.out)) if e["event"] == "validation"]
+        for made in (shared, alone)
+    ]
+    assert held_out[0] == pytest.approx(held_out[1], abs=1e-4)
+    ours, theirs = weights(shared), weights(alone)
+    assert all(np.abs(ours[n] - theirs[n]).max() < 1e-4 for n in theirs)
+    assert (Path(shared.out) / "model" / "config.json").is_file()
+    ranks = [json.loads((tmp_path / "b" / f"rank{i}.json").read_text()) for i in range(2)]
+    assert ranks[0]["weights"] == ranks[1]["weights"], "all begin alike"
+    first, second = (set(rank["windows"]) for rank in ranks)
+    assert not first & second
+    assert first | second == set(range(6 * shared.batch * shared.accumulate))
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_go_on_where_they_were(tmp_path: Path, strategy: str) -> None:
+    shared = shared_run(tmp_path, strategy=strategy)
+    whole, at_the_end = losses(shared), weights(shared)
+    shutil.rmtree(checkpoints(Path(shared.out))[-1])
+    shared_run(tmp_path, strategy=strategy)
+    assert losses(shared) == whole
+    ours = weights(shared)
+    assert all(np.array_equal(ours[name], at_the_end[name]) for name in at_the_end)
+
+
+def test_a_run_by_two_processes_goes_on_in_one(tmp_path: Path) -> None:
+    alone = settings(tmp_path / "a", steps=10)
+    Trainer(alone).run()
+    shared = shared_run(tmp_path / "b", strategy="fsdp")
+    Trainer(replace(shared, steps=10)).run()
+    # The rate of the first six steps fell faster, since they were to be all.
+    assert losses(shared)[:2] == pytest.approx(losses(alone)[:2], abs=1e-3)
+    assert len(losses(shared)) == 10 and losses(shared)[-1] < losses(shared)[0]
+
+
+def test_processes_that_see_different_checkpoints_are_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = settings(tmp_path, steps=4)
+    Trainer(made).run()
+    monkeypatch.setattr("glassgear.train.ranks.Ranks.total", lambda self, *values: [v * 1.5 for v in values])
+    with pytest.raises(SettingError, match="see the same checkpoints"):
+        Trainer(made).run()
+
+
+def test_ranks_share_every_window_of_an_epoch_without_overlap(tmp_path: Path) -> None:
+    made = settings(tmp_path, batch=5, accumulate=2, context=16)
+    trainer = Trainer(made)
+    trainer._prepare()
+    steps, seen = trainer.windows.epoch // 10, []
+    for rank in (0, 1, 0):
+        trainer.ranks = replace(trainer.ranks, rank=rank, world=2)
+        seen.append([trainer._batch(step, i) for step in range(steps) for i in trainer._mine()])
+    firsts = [{tuple(row.tolist()[:8]) for batch in batches for row in batch} for batches in seen]
+    rows = [row for batch in [*seen[0], *seen[1]] for row in batch.tolist()]
+    every = [trainer.windows[i].tolist() for i in range(10 * steps)]
+    assert sorted(rows) == sorted(every) and firsts[0] != firsts[1]
+    assert all(torch.equal(a, b) for a, b in zip(seen[0], seen[2], strict=True)), "the same on a rerun"
 
 
 def test_a_tied_head_is_stored_once_and_stays_tied(tmp_path: Path) -> None:
     made = settings(tmp_path, steps=2, save_every=2)
-    Trainer(made).run()
+    first = Trainer(made)
+    first.run()
     found = weights(made)
     assert "head.weight" not in found
     trainer = Trainer(made)
     trainer._prepare()
     trainer._taken_up()
     assert sum(v.size for v in found.values()) == trainer.parameters
+    size = (checkpoints(Path(made.out))[-1] / "model.safetensors").stat().st_size
+    assert 4 * trainer.parameters < size < 4 * trainer.parameters + 8192
+    ids = torch.arange(20)[None]
+    with torch.no_grad():
+        before = trainer.plain.eval()(ids)
+        assert torch.equal(before, first.plain.eval()(ids)), "bit for bit what was saved"
+        trainer.plain.embed.weight[300] += 1.0
+        assert not torch.equal(trainer.plain(ids)[..., 300], before[..., 300]), "one matrix at both ends"
+
+
+class _Wrapped(torch.nn.Module):
+    """A module under a name, as torch.compile and DDP put it."""
+
+    def __init__(self, name: str, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.add_module(name, inner)
+
+
+@pytest.mark.parametrize(
+    "names", [("module",), ("_orig_mod",), ("module", "_orig_mod"), ("_orig_mod", "module")]
+)
+def test_a_wrapped_module_is_filled_from_a_plain_checkpoint(tmp_path: Path, names: tuple[str, ...]) -> None:
+    made = settings(tmp_path, steps=2)
+    trainer = Trainer(made)
+    trainer.run()
+    fresh = Trainer(made)
+    fresh._prepare()
+    wrapped: torch.nn.Module = fresh.plain
+    for name in names:
+        wrapped = _Wrapped(name, wrapped)
+    checkpoint.load(checkpoints(Path(made.out))[-1], wrapped, fresh.optimizer, fresh._fingerprint())
+    for (_, a), (_, b) in zip(fresh.plain.named_parameters(), trainer.plain.named_parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_keys_that_match_nothing_are_an_error(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=2)
+    Trainer(made).run()
+    (path,) = checkpoints(Path(made.out))
+    state = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps({**state, "sums": {}}))
+    safetensors.write(path / "model.safetensors", {f"x.{n}": v for n, v in weights(made).items()})
+    trainer = Trainer(made)
+    trainer._prepare()
+    before = [p.detach().clone() for p in trainer.plain.parameters()]
+    with pytest.raises(FormatError, match="doesn't hold this model"):
+        checkpoint.load(path, trainer.plain, trainer.optimizer, trainer._fingerprint())
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.plain.parameters(), strict=True))
+
+
+def _damage(path: Path, how: str) -> None:
+    data = path.read_bytes()
+    middle = len(data) // 2
+    flipped = data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"cut": data[:middle], "flipped": flipped, "empty": b""}[how])
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("model.safetensors", "flipped"), ("model.safetensors", "cut"), ("optimizer.safetensors", "flipped"),
+        ("optimizer.safetensors", "missing"), ("state.json", "empty"),
+    ],
+)  # fmt: skip
+def test_a_damaged_checkpoint_is_said_and_the_one_before_taken(tmp_path: Path, name: str, how: str) -> None:
+    made = settings(tmp_path, steps=8)
+    Trainer(made).run()
+    whole = losses(made)
+    _damage(checkpoints(Path(made.out))[-1] / name, how)
+    events: list[dict[str, Any]] = []
+    assert Trainer(made, events.append).run().reason == "done"
+    assert [e["path"][-8:] for e in events if e["event"] == "damaged"] == ["00000008"]
+    assert [e["step"] for e in events if e["event"] == "resumed"] == [4]
+    assert losses(made) == whole
+
+
+def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=8)
+    Trainer(made).run()
+    found = checkpoints(Path(made.out))
+    for path in found:
+        _damage(path / "model.safetensors", "cut")
+    with pytest.raises(FormatError, match="no checkpoint that is whole"):
+        Trainer(made).run()
+    assert checkpoints(Path(made.out)) == found
+
+
+def test_each_checkpoint_is_written_once(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=12)
+    events: list[dict[str, Any]] = []
+    Trainer(made, events.append).run()
+    assert [e["step"] for e in events if e["event"] == "saved"] == [4, 8, 12]
+    events.clear()
+    Trainer(made, events.append).run()
+    assert not [e for e in events if e["event"] == "saved"], "a run that is done is left as it is"
+
+
+def test_float16_goes_on_with_the_scale_it_had(tmp_path: Path) -> None:
+    whole, broken = (settings(tmp_path / n, dtype="float16", steps=6, save_every=3) for n in "ab")
+    Trainer(whole).run()
+    trainer = Trainer(broken, lambda event: _stop(trainer, event, 3))
+    assert trainer.run().reason == "interrupted"
+    assert trainer.state.scaler["scale"] > 0
+    Trainer(broken).run()
+    assert losses(broken) == losses(whole)
+
+
+def test_an_all_zero_gradient_and_a_step_without_targets_leave_no_nan(tmp_path: Path) -> None:
+    trainer = Trainer(settings(tmp_path))
+    trainer._prepare()
+    real = trainer._loss_of
+    trainer._loss_of = lambda ids: 0 * real(ids)  # type: ignore[method-assign]
+    assert trainer._step(0, 1e-3)[2]
+    before = [p.detach().clone() for p in trainer.plain.parameters()]
+    assert all(torch.isfinite(p).all() for p in before)
+    trainer._loss_of = lambda ids: 0 * real(ids.clamp_min(0))  # type: ignore[method-assign]
+    trainer._batch = lambda step, micro: torch.full((2, 9), -100)  # type: ignore[method-assign]
+    assert not trainer._step(1, 1e-3)[2]
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.plain.parameters(), strict=True))
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,9 @@ def test_a_model_file_runs_with_random_weights(model_file: Path, backend: str) -
 
 
 def test_without_random_a_description_has_nothing_to_run(model_file: Path) -> None:
-    with pytest.raises(NotFoundError, match=r"is a model file, which has no weights: --random draws some"):
+    with pytest.raises(
+        NotFoundError, match=r"is a model file, which has no weights: `glassgear run --random` draws some"
+    ):
         glassgear.load(model_file)
     with pytest.raises(NotFoundError, match=r"`glassgear pull smollm2-135m` fetches one that has"):
         raise_for_preset("smollm2-135m")

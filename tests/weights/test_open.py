@@ -255,6 +255,13 @@ def test_rope_factors_of_a_gguf_are_applied(tmp_path: Path) -> None:
     assert np.abs(ours(open_checkpoint(tmp_path / "m.gguf"), ids) - theirs(model, ids)).max() < 1e-4
 
 
+def test_a_file_that_names_no_architecture_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + bytes(16) + bytes(40))
+    with pytest.raises(FormatError, match=r"no general\.architecture"):
+        open_checkpoint(path)
+
+
 def test_an_architecture_that_is_not_supported_names_itself(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", make("grouped"), **{"general.architecture": "rwkv6"})
     with pytest.raises(UnsupportedError, match=r"architecture 'rwkv6'; this version runs llama"):
@@ -309,12 +316,13 @@ def test_what_cannot_be_a_tokenizer_is_called_by_its_name_too(tmp_path: Path) ->
         glassgear.load_tokenizer(tmp_path / "model.pt")
 
 
-@pytest.mark.parametrize("ends", [-1, [3, 100]])
-def test_end_tokens_outside_the_vocabulary_are_refused(tmp_path: Path, ends: object) -> None:
+@pytest.mark.parametrize(("ends", "known"), [(-1, []), ([3, 100], [3])])
+def test_end_tokens_outside_the_vocabulary_are_said(tmp_path: Path, ends: object, known: list[int]) -> None:
     make("grouped").save_pretrained(tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
-    with pytest.raises(FormatError, match="`eos_token_id` names id"):
-        open_checkpoint(tmp_path)
+    checkpoint = open_checkpoint(tmp_path)
+    assert checkpoint.end_ids == frozenset(known)
+    assert "`eos_token_id` names id" in checkpoint.notices[-1]
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])

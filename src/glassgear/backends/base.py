@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +45,28 @@ class Watcher(Protocol):
     """A hook for some values alone, which copies what it keeps.
 
     A backend needn't stop for the others, and may show a value where it was computed: the array is
-    good until the hook returns.
+    good until the hook returns. Where it reads only, a backend may also copy a value to the place that
+    it names, and not call it.
+
+    Attributes:
+        reads_only: whether it returns nothing but None.
+        plans: what backends worked out for it; empty at first.
     """
+
+    reads_only: bool
+    plans: dict[Any, Any]
 
     def wants(self, path: str) -> bool:
         """Whether it is to be called for this value."""
+        ...
+
+    def place(self, path: str, shape: tuple[int, ...]) -> tuple[int, int] | None:
+        """Where a value that has a row of this shape for each token of a step is to be copied, if anywhere.
+
+        Returns:
+            Address of the row of token 0, and bytes from row to row; the same for every step. None: call
+            me with the value.
+        """
         ...
 
     def __call__(self, path: str, value: NDArray[np.float32]) -> NDArray[np.float32] | None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,9 +30,11 @@ FAILED, INTERRUPTED, READER_GONE = 1, 130, 141
 
 SECTIONS = {
     "Talk to a model": ("run", "chat"),
-    "Look inside": ("view", "show", "explain", "params", "compare", "tokenize", "score"),
+    "Look inside": ("view", "show", "trace", "explain", "sample", "params", "compare", "tokenize", "score"),
+    "Measure claims": ("lab",),
     "Encoders": ("embed", "fill"),
     "Models on this machine": ("pull", "list", "convert"),
+    "Make a model": ("train",),
     "Speed": ("bench", "warm-up"),
 }
 """The commands in the order in which help lists them; each is `command` in `cli/<name>.py`."""
@@ -97,7 +101,7 @@ class App(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; whatever it raises becomes a message and an exit code."""
         ctx.color = console.may_colour()
-        with _exit_codes():
+        with _exit_codes(), _told_to_end():
             value = super().invoke(ctx)
             sys.stdout.flush()
             return value
@@ -125,6 +129,28 @@ def _exit_codes() -> Iterator[None]:
         if os.environ.get("GLASSGEAR_DEBUG", "0") not in ("", "0"):
             traceback.print_exc()
         sys.exit(FAILED)
+
+
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """A polite signal ends a command the way Ctrl-C does, so that half-written files go."""
+
+    def end(number: int, frame: object) -> None:
+        sys.exit(128 + number)
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        names = []
+    before = {name: signal.getsignal(getattr(signal, name)) for name in names}
+    # `nohup` has the hang-up signal ignored; that stays so.
+    taken = [name for name in names if before[name] is signal.SIG_DFL]
+    for name in taken:
+        signal.signal(getattr(signal, name), end)
+    try:
+        yield
+    finally:
+        for name in taken:
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
 def _sentence(trouble: Exception) -> str:

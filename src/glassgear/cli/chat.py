@@ -24,7 +24,7 @@ from glassgear.cli.options import (
 )
 from glassgear.cli.output import PlainText
 from glassgear.cli.table import count
-from glassgear.errors import GlassgearError
+from glassgear.errors import GlassgearError, TemplateError
 
 __all__ = ["command"]
 
@@ -107,7 +107,12 @@ def command(model: str, once: str | None, system: str | None, template: str | No
 def _template_source(template: str | None) -> str | None:
     """The name of a template, or the text of its file."""
     is_file = template is not None and (os.path.isfile(template) or template.endswith((".jinja", ".jinja2")))
-    return console.read_file(template) if template is not None and is_file else template
+    if template is None or not is_file:
+        return template
+    source = console.read_file(template)
+    if "{" not in source:
+        raise TemplateError(f"{template}: is no chat template: no {{{{ ... }}}} of Jinja is in it")
+    return source
 
 
 def _talk(chat: Chat, name: str, show_stats: bool) -> None:

@@ -13,6 +13,7 @@ from glassgear.cli.ids_mode import prompt_of, tokenizer_of
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
     Command,
+    Option,
     as_text,
     model_options,
     option,
@@ -251,3 +252,8 @@ def _with_bars(section: Section, drawn: str, width: int | None) -> list[str]:
         space = " " * (longest - console.cells(click.unstyle(lines[i])) + 2)
         lines[i] += space + console.style(bar, fg="green" if size >= 0 else "red")
     return lines
+
+
+for _parameter in command.params:  # as LanguageModel.trace has it: what isn't asked for isn't random
+    if isinstance(_parameter, Option) and _parameter.name == "temperature":
+        _parameter.help = "0 takes the likeliest token; higher is freer. [default: 0]"

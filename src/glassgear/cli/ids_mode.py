@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,14 +50,20 @@ def prompt_of(model: LanguageModel, text: str | None) -> list[int]:
 
 
 class PlainIds:
-    """Ids as they come, with spaces between."""
+    """Ids as they come, with spaces between.
 
-    def __init__(self) -> None:
+    Args:
+        prompt: printed in front of the first ones.
+    """
+
+    def __init__(self, prompt: Sequence[int] = ()) -> None:
+        self._prompt = list(prompt)
         self._begun = False
 
     def piece(self, piece: Piece) -> None:
         """Print a piece's ids."""
-        for token in piece.ids:
+        prompt, self._prompt = self._prompt, []
+        for token in (*prompt, *piece.ids):
             console.write(f"{' ' if self._begun else ''}{token}")
             self._begun = True
 

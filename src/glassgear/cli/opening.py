@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODEL_OPTIONS", "find", "open_checkpoint", "open_model", "open_tokenizer", "print_notices"]
 
-MODEL_OPTIONS = ("tokenizer", "context", "cache_type", "threads", "backend")
+MODEL_OPTIONS = ("tokenizer", "context", "cache_type", "threads", "backend", "device", "dtype")
 
 
 def open_model(name: str, given: dict[str, Any]) -> LanguageModel:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from glassgear.loading import BACKENDS
+from glassgear.loading import BACKENDS, DTYPES
 from glassgear.sampling_settings import Sampling
 
 __all__ = [
@@ -109,6 +109,10 @@ def model_options(function: F) -> F:
         option("--threads", type=click.IntRange(min=1), metavar="N", section=title,
                help="CPU threads to use. [default: as many as pay off]"),
         option("--backend", type=click.Choice(BACKENDS), section=title, help="What runs the model."),
+        option("--device", metavar="NAME", section=title,
+               help="Of the torch backend: cpu, cuda, cuda:1, ... [default: cpu]"),
+        option("--dtype", type=click.Choice(DTYPES), section=title,
+               help="Of the torch backend: what it computes in. [default: float32]"),
     )(function)  # fmt: skip
 
 

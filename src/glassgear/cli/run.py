@@ -147,11 +147,11 @@ def _output(model: LanguageModel, text: str | None, stats: Stats, given: dict[st
         return JsonLines(tokenizer, stats)
     if given["logprobs"] is not None:
         return TokenLines(tokenizer)
+    echo = console.is_terminal(sys.stdout) if given["echo"] is None else given["echo"]
     if tokenizer is None:
-        return PlainIds()
+        return PlainIds(prompt_of(model, text) if echo and text else ())
     if given["llama2c"]:
         return PlainText(always_newline=True)
-    echo = console.is_terminal(sys.stdout) if given["echo"] is None else given["echo"]
     return PlainText(text or "" if echo else "")
 
 

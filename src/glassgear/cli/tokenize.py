@@ -28,6 +28,7 @@ glassgear tokenize tokenizer.json - < story.txt           a file, or any pipe
 glassgear tokenize smollm2-135m --ids 6403,1980,253,655   back to text
 glassgear tokenize smollm2-135m "<|im_start|>hi" --special
 glassgear tokenize model.gguf "Hello" --json
+glassgear tokenize smollm2-135m "Hi!" --steps --chat       messages, rendered text, pieces, ids
 glassgear tokenize bert/ "Who?" --pair "You." --truncate 512   as an encoder takes two texts in
 """
 
@@ -63,9 +64,25 @@ glassgear tokenize bert/ "Who?" --pair "You." --truncate 512   as an encoder tak
     section="Options",
     help="Keep N ids at most, those that --add-special or --pair adds among them.",
 )
+@option(
+    "--steps",
+    is_flag=True,
+    section="Options",
+    help="Show the whole way of a prompt, with what the model expects around it, and warn of what may go "
+    "wrong: a doubled BOS, control tokens in the text, truncation.",
+)
+@option("--chat", is_flag=True, section="Options", help="With --steps: TEXT is a message to answer.")
+@option(
+    "--system",
+    callback=as_text,
+    metavar="TEXT",
+    section="Options",
+    help="With --chat: a system message before it.",
+)
 @option("--json", "as_json", is_flag=True, section="Options", help="One JSON object.")
 def command(model: str, text: str | None, *, ids: str | None, add_special: bool, special: bool,
-            pair: str | None, truncate: int | None, as_json: bool) -> None:  # fmt: skip
+            pair: str | None, truncate: int | None, steps: bool, chat: bool, system: str | None,
+            as_json: bool) -> None:  # fmt: skip
     """Cut TEXT into the pieces that a model's vocabulary knows, or put ids back together.
 
     MODEL is a model, or just a tokenizer: a vocabulary-only GGUF, a tokenizer.json, tokenizer.bin
@@ -76,6 +93,10 @@ def command(model: str, text: str | None, *, ids: str | None, add_special: bool,
         raise click.UsageError("give either TEXT or --ids")
     if ids is not None and (pair is not None or truncate is not None):
         raise click.UsageError("--pair and --truncate are about TEXT, not about --ids")
+    if steps and (ids is not None or pair is not None):
+        raise click.UsageError("--steps shows the way of one TEXT: it goes with neither --ids nor --pair")
+    if (chat and not steps) or (system is not None and not chat):
+        raise click.UsageError("--chat goes with --steps, and --system with --chat")
     given = _parsed(ids) if ids is not None else None
     if text == "-":
         text = console.read_stdin()
@@ -84,6 +105,11 @@ def command(model: str, text: str | None, *, ids: str | None, add_special: bool,
         _show_text(tokenizer, given, special, as_json)
         return
     text = text or ""
+    if steps:
+        from glassgear.cli.tokenize_steps import show_steps
+
+        show_steps(tokenizer, text, chat, system, special, truncate, as_json)
+        return
     if pair is not None:
         first, second = (tokenizer.encode(one, parse_special=special) for one in (text, pair))
         _show_pair(tokenizer, (text, pair), tokenizer.framed(first, second, most=truncate), as_json)

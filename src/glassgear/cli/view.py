@@ -45,8 +45,9 @@ def command(model: str | None, port: int, host: str, no_browser: bool, **given: 
     this machine: nothing comes from elsewhere, nothing is sent anywhere. Ctrl-C ends it.
     """
     from glassgear.serve.app import Service
+    from glassgear.serve.guard import is_loopback
+    from glassgear.serve.limits import Limits, default_bytes
     from glassgear.serve.models import Models
-    from glassgear.serve.runs import Limits, default_bytes
     from glassgear.serve.server import address, bind, serve, shows_pages
 
     listening = bind(host, port)
@@ -58,5 +59,7 @@ def command(model: str | None, port: int, host: str, no_browser: bool, **given: 
         memory = given["memory"]
         nbytes = default_bytes() if memory is None else memory << 20
         where = address(listening)
+        if not is_loopback(host):
+            console.note("whoever can reach this address can open the models of this machine, and run them")
         console.say(f"The page is at {console.style(where, bold=True)}   (Ctrl-C ends it)")
         serve(Service(models, Limits(nbytes=nbytes)), listening, browser=not no_browser and shows_pages())

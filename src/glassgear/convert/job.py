@@ -25,6 +25,8 @@ from glassgear.weights.quantize import WRITABLE
 __all__ = ["KINDS", "Summary", "Wanted", "check_options", "convert", "kind_of"]
 
 KINDS = ("gguf", "folder", "bin")
+NO_FOLDERS = (".safetensors", ".pt", ".pth", ".onnx", ".ggml", ".json", ".toml", ".txt")
+"""Endings that nobody gives a folder: whoever writes one expects a file."""
 Progress = Callable[[int, int], None]
 """Called with the bytes written so far, and in all."""
 
@@ -147,6 +149,11 @@ def check_options(target: Path, wanted: Wanted) -> None:
     kind = wanted.kind or kind_of(target)
     if kind not in KINDS:
         raise SettingError(f"no kind of target is called {kind!r}: choose {', '.join(KINDS)}")
+    if wanted.kind is None and kind == "folder" and (target.name == "-" or target.suffix in NO_FOLDERS):
+        raise SettingError(
+            f"{target} looks like a file, and what would be written is a Hugging Face folder: "
+            "let the name end in .gguf or .bin, name a folder, or choose --to"
+        )
     for name in (wanted.type, wanted.head_type):
         if name is not None and name.upper() not in WRITABLE:
             known = ", ".join(WRITABLE).lower()
@@ -189,7 +196,7 @@ def _check_target(source: Path, target: Path, kind: str, replace: bool) -> None:
 def _check_space(target: Path, need: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if need > free:
-        raise FileError(target, f"needs {need / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB are free there")
+        raise FileError(target, f"needs {need:,} bytes, and {free:,} are free there")
 
 
 def _fallbacks(plan: Plan, rule: TypeRule) -> dict[str, str]:

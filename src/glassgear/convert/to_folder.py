@@ -43,7 +43,7 @@ from glassgear.weights.quant import TYPES
 from glassgear.weights.streamed import StreamedTensor
 from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["plan_folder"]
+__all__ = ["plan_folder", "write_folder"]
 
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _TEMPLATES = "additional_chat_templates"
@@ -87,7 +87,7 @@ def _plan(
     return Plan(
         sum(tensor.nbytes for tensor in tensors),
         {tensor.name: tensor.type for tensor in tensors},
-        lambda: _write(target, files, {tensor.name: tensor for tensor in tensors}, check),
+        lambda: write_folder(target, files, {tensor.name: tensor for tensor in tensors}, check),
         notices,
     )
 
@@ -215,7 +215,7 @@ def _of_folder(checkpoint: Checkpoint, target: Path, rule: TypeRule, progress: P
 # --------------------------------------------------------------------------------------------
 
 
-def _write(
+def write_folder(
     target: Path,
     files: Files,
     tensors: Mapping[str, StreamedTensor | StoredTensor],

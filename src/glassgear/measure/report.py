@@ -9,7 +9,8 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
-from glassgear.measure.machine import MemoryReader, hardware, peak_memory, versions
+from glassgear.errors import SettingError
+from glassgear.measure.machine import MemoryReader, free_memory, hardware, peak_memory, versions
 from glassgear.measure.start import Start, cold_start
 from glassgear.measure.timing import decoding, prompt_seconds, weight_bytes
 
@@ -140,6 +141,7 @@ def bench(
     model = load(path, on_compile=told, **options)
     model.require_causal()
     loaded = perf_counter() - begin
+    _check_memory(model, settings)
     threads = getattr(model.backend, "threads", None) or options.get("threads") or hardware()["cpus"] or 1
     cells, notes = _cells(model, settings, told)
     peak, cache = peak_memory(), getattr(model.backend, "cache_nbytes", None)
@@ -166,6 +168,22 @@ def bench(
         bandwidth=bandwidth,
         notes=tuple(notes),
     )
+
+
+def _check_memory(model: LanguageModel, settings: Settings) -> None:
+    """Refuse a batch whose caches and logits alone don't fit, before hours are spent on filling memory."""
+    lengths = [length for length in settings.lengths if length <= model.context]
+    free = free_memory()
+    if not lengths or free is None:
+        return
+    batch = max(settings.batches)
+    tokens = min(max(lengths) + settings.tokens, model.context)
+    needed = batch * (tokens * model.ledger().kv_bytes_per_token + 4 * model.gears.vocab)
+    if needed > free:
+        raise SettingError(
+            f"{batch:,} sequences of {tokens:,} tokens at once need {needed / 1e9:,.1f} GB of memory, and "
+            f"{free / 1e9:,.1f} GB are free: measure fewer or shorter ones"
+        )
 
 
 def _cells(model: LanguageModel, settings: Settings, told: Told) -> tuple[list[Cell], list[str]]:

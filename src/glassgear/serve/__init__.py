@@ -5,6 +5,7 @@
     guard.py       which requests are let in
     models.py      loaded models, each with a lock of its own
     runs.py        texts that grow token by token, with what was recorded on the way
+    limits.py      how much it holds
     store.py       the recorded values, in pieces
     tree.py        a model as the page draws it
     prompts.py     from messages to ids, step by step

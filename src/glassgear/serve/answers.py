@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -83,6 +83,8 @@ def numbers(
     if token is not None:
         token = position(run, token)
         first, last = token, token + 1
+    if not run.tokens_run:
+        raise SettingError("nothing has been run yet: make a step first")
     first = 0 if first is None else first
     last = run.tokens_run if last is None else min(last, run.tokens_run)
     if not 0 <= first < last:
@@ -93,6 +95,8 @@ def numbers(
     pieces = found.of(path, together=last - first > 1)
     _check_size(pieces.path, pieces.axes, pieces.shape, last - first, channels, head)
     value = pieces.between(first, last)
+    if value.axes[-1] == "seen" and run.model.gears.causal:
+        value = replace(value, array=value.array[:, :, :last])
     array, axes = _cut(value, channels, head)
     if token is not None:
         array, axes = _without(array, axes, "token", 0)
@@ -189,11 +193,16 @@ def _growth(run: Run) -> dict[str, Any]:
     rows = views.growth(run.find([p for p in paths if not p.endswith("_residual")]))
     layers = [
         {"path": row.path}
-        | {f"norm_{step}": norms.tolist() for step, norms in row.steps.items()}
-        | {"norm_stream": row.stream.tolist()}
+        | {f"norm_{step}": _short(norms) for step, norms in row.steps.items()}
+        | {"norm_stream": _short(row.stream)}
         for row in rows
     ]
     return {"layers": layers, "tokens": list(rows[0].tokens) if rows else []}
+
+
+def _short(norms: Floats) -> list[float]:
+    """Numbers for a curve: six digits are more than it shows."""
+    return [float(f"{norm:.6g}") for norm in norms.tolist()]
 
 
 def heads(run: Run, token: int, top: int = 3) -> dict[str, Any]:

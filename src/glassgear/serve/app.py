@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,9 +32,10 @@ from glassgear.serve.compare import compare
 from glassgear.serve.errors import Gone, TooMuch, UnknownName
 from glassgear.serve.explaining import explain
 from glassgear.serve.guard import Guard
+from glassgear.serve.limits import Limits
 from glassgear.serve.models import Models
 from glassgear.serve.prompts import pipeline, prepare
-from glassgear.serve.runs import Limits, Run, Runs, Step
+from glassgear.serve.runs import Run, Runs, Step
 
 __all__ = ["PAGE", "Service", "create_app"]
 
@@ -42,6 +44,25 @@ MOST_STEPS = 512  # tokens in one request
 TOP = 64  # terms of an explanation, unless another number is asked for
 FRESH = {"Cache-Control": "no-store"}
 LOG = logging.getLogger("glassgear.serve")
+
+
+class Json(JSONResponse):
+    """JSON, in which a number that isn't finite is null."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes."""
+        try:
+            return super().render(content)
+        except ValueError:
+            return super().render(_finite(content))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not isfinite(content) else content
 
 
 class _Body(BaseModel):
@@ -147,6 +168,7 @@ class Service:
         entry = self.models.get(asked.model)
         prepared = prepare(entry.model, asked.prompt, chat=asked.chat, system=asked.system)
         sampling = _sampling(Sampling(**entry.model.checkpoint.sampling), asked.sampling)  # type: ignore[arg-type]
+        entry.warm()
         run = self.runs.start(entry, prepared, sampling, [change.made() for change in asked.changes])
         return {
             "run": run.key,
@@ -155,7 +177,7 @@ class Service:
             "special": run.special(run.ids),
             "prompt": run.prompt,
             "warnings": prepared.warnings,
-            "pipeline": pipeline(entry.model, prepared),
+            "pipeline": pipeline(prepared),
             "sampling": run.told_sampling(),
         }
 
@@ -237,41 +259,42 @@ def create_app(service: Service, host: str = "127.0.0.1") -> Guard:
 
 def _errors(app: FastAPI) -> None:
     @app.exception_handler(GlassgearError)
-    def engine(_: Request, trouble: GlassgearError) -> JSONResponse:
+    def engine(_: Request, trouble: GlassgearError) -> Json:
         return _failed(trouble)
 
     @app.exception_handler(RequestValidationError)
-    def invalid(_: Request, trouble: RequestValidationError) -> JSONResponse:
+    def invalid(_: Request, trouble: RequestValidationError) -> Json:
         first = trouble.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+        where = ".".join(str(part) for part in first["loc"][1:] if first["type"] != "json_invalid")
         told = f"{where}: {first['msg']}" if where else str(first["msg"])
-        return JSONResponse({"error": told[:1].lower() + told[1:]}, 400)
+        return Json({"error": told[:1].lower() + told[1:]}, 400)
 
     @app.exception_handler(HTTPException)
-    def other(_: Request, trouble: HTTPException) -> JSONResponse:
+    def other(_: Request, trouble: HTTPException) -> Json:
         told = "there is nothing at this address" if trouble.status_code == 404 else str(trouble.detail)
-        return JSONResponse({"error": told}, trouble.status_code)
+        return Json({"error": told}, trouble.status_code)
 
     @app.exception_handler(MemoryError)
-    def memory(_: Request, trouble: MemoryError) -> JSONResponse:
-        return JSONResponse({"error": "there isn't enough memory for this: a shorter text needs less"}, 500)
+    def memory(_: Request, trouble: MemoryError) -> Json:
+        return Json({"error": "there isn't enough memory for this: a shorter text needs less"}, 500)
 
     @app.exception_handler(Exception)
-    def fault(_: Request, trouble: Exception) -> JSONResponse:
+    def fault(_: Request, trouble: Exception) -> Json:
         return _failed(trouble)
 
 
-def _failed(trouble: Exception) -> JSONResponse:
+def _failed(trouble: Exception) -> Json:
     """A sentence, with the status that fits."""
     if not isinstance(trouble, GlassgearError):
-        LOG.error("%s: %s", type(trouble).__name__, trouble, exc_info=trouble)
-        return JSONResponse({"error": f"this is a fault in Glassgear: {type(trouble).__name__}"}, 500)
+        debug = os.environ.get("GLASSGEAR_DEBUG", "0") not in ("", "0")
+        LOG.error("fault: %s: %s", type(trouble).__name__, trouble, exc_info=trouble if debug else None)
+        return Json({"error": f"this is a fault in Glassgear: {type(trouble).__name__}"}, 500)
     told: dict[str, Any] = {"error": str(trouble)}
     if isinstance(trouble, UnknownName):
-        return JSONResponse(told | {"near": list(trouble.near)}, 404)
+        return Json(told | {"near": list(trouble.near)}, 404)
     if isinstance(trouble, Gone | NotFoundError):
-        return JSONResponse(told, 404)
-    return JSONResponse(told, 413 if isinstance(trouble, TooMuch) else 400)
+        return Json(told, 404)
+    return Json(told, 413 if isinstance(trouble, TooMuch) else 400)
 
 
 # --- addresses ----------------------------------------------------------------------------------
@@ -279,8 +302,8 @@ def _failed(trouble: Exception) -> JSONResponse:
 
 def _models(app: FastAPI, service: Service) -> None:
     @app.get("/api/about")
-    def about() -> JSONResponse:
-        return JSONResponse(service.about())
+    def about() -> Json:
+        return Json(service.about())
 
     @app.post("/api/models")
     def load(asked: ModelAsked) -> Response:
@@ -294,7 +317,7 @@ def _models(app: FastAPI, service: Service) -> None:
 
 def _runs(app: FastAPI, service: Service) -> None:
     @app.get("/api/runs")
-    def listed() -> JSONResponse:
+    def listed() -> Json:
         told = [
             {
                 "run": run.key,
@@ -305,25 +328,25 @@ def _runs(app: FastAPI, service: Service) -> None:
             }
             for run in list(service.runs.runs.values())
         ]
-        return JSONResponse({"runs": told})
+        return Json({"runs": told})
 
     @app.post("/api/runs")
-    def start(asked: RunAsked) -> JSONResponse:
-        return JSONResponse(service.start(asked))
+    def start(asked: RunAsked) -> Json:
+        return Json(service.start(asked))
 
     @app.get("/api/runs/{run}")
-    def told(run: str) -> JSONResponse:
-        return JSONResponse(service.told(service.runs.get(run)))
+    def told(run: str) -> Json:
+        return Json(service.told(service.runs.get(run)))
 
     @app.delete("/api/runs/{run}")
-    def close(run: str) -> JSONResponse:
+    def close(run: str) -> Json:
         service.runs.close(run)
-        return JSONResponse({"run": run, "closed": True})
+        return Json({"run": run, "closed": True})
 
     @app.post("/api/compare")
-    def compared(asked: CompareAsked) -> JSONResponse:
+    def compared(asked: CompareAsked) -> Json:
         found = compare(service.runs.get(asked.a), service.runs.get(asked.b), asked.token)
-        return JSONResponse(found)
+        return Json(found)
 
     @app.get("/api/export")
     def export(run: str, what: Literal["json", "safetensors"] = "json", select: str = "*") -> Response:
@@ -342,20 +365,20 @@ def _runs(app: FastAPI, service: Service) -> None:
 
 def _steps(app: FastAPI, service: Service) -> None:
     @app.post("/api/runs/{run}/step")
-    def step(run: str, asked: StepAsked) -> JSONResponse:
+    def step(run: str, asked: StepAsked) -> Json:
         found = service.runs.get(run)
         sampling = None if asked.sampling is None else _sampling(found.sampling, asked.sampling)
-        return JSONResponse(_step(found, found.step(asked.count, sampling)))
+        return Json(_step(found, found.step(asked.count, sampling)))
 
     @app.post("/api/runs/{run}/back")
-    def back(run: str, asked: BackAsked) -> JSONResponse:
+    def back(run: str, asked: BackAsked) -> Json:
         found = service.runs.get(run)
-        return JSONResponse(_step(found, found.back(asked.count)))
+        return Json(_step(found, found.back(asked.count)))
 
     @app.post("/api/runs/{run}/choose")
-    def choose(run: str, asked: ChooseAsked) -> JSONResponse:
+    def choose(run: str, asked: ChooseAsked) -> Json:
         found = service.runs.get(run)
-        return JSONResponse(_step(found, found.choose(asked.id)))
+        return Json(_step(found, found.choose(asked.id)))
 
     @app.get("/api/runs/{run}/stream")
     def stream(run: str, count: Annotated[int, Query(ge=1, le=100_000)] = 64) -> StreamingResponse:
@@ -406,9 +429,9 @@ def _values(app: FastAPI, service: Service) -> None:
         )
 
     @app.get("/api/runs/{run}/summary")
-    def summary(run: str, path: str) -> JSONResponse:
+    def summary(run: str, path: str) -> Json:
         found = answers.summaries(service.runs.get(run), path)
-        return JSONResponse(found if any(c in path for c in "*?[") else found[0])
+        return Json(found if any(c in path for c in "*?[") else found[0])
 
     @app.get("/api/runs/{run}/explain")
     def explained(
@@ -417,9 +440,9 @@ def _values(app: FastAPI, service: Service) -> None:
         token: int,
         index: Annotated[str, Query(pattern=r"^-?\d{1,9}(,-?\d{1,9})*$")] | None = None,
         top: Annotated[int, Query(ge=0, le=1_000_000)] = TOP,
-    ) -> JSONResponse:
+    ) -> Json:
         place = None if index is None else tuple(int(i) for i in index.split(","))
-        return JSONResponse(explain(service.runs.get(run), path, token, place, top or None))
+        return Json(explain(service.runs.get(run), path, token, place, top or None))
 
 
 def _views(app: FastAPI, service: Service) -> None:
@@ -437,20 +460,20 @@ def _views(app: FastAPI, service: Service) -> None:
         penalty_window: int | None = None,
         seed: int | None = None,
         count: int = 20,
-    ) -> JSONResponse:
+    ) -> Json:
         given = locals()
         asked = SamplingAsked(**{name: given[name] for name in SamplingAsked.model_fields})
         found = service.runs.get(run)
-        return JSONResponse(answers.candidates(found, token, _sampling(found.sampling, asked), count))
+        return Json(answers.candidates(found, token, _sampling(found.sampling, asked), count))
 
     @app.get("/api/runs/{run}/lens")
-    def lens(run: str, token: int = -1, top: int = 5) -> JSONResponse:
-        return JSONResponse(answers.lens(service.runs.get(run), token, top))
+    def lens(run: str, token: int = -1, top: int = 5) -> Json:
+        return Json(answers.lens(service.runs.get(run), token, top))
 
     @app.get("/api/runs/{run}/growth")
-    def growth(run: str) -> JSONResponse:
-        return JSONResponse(answers.growth(service.runs.get(run)))
+    def growth(run: str) -> Json:
+        return Json(answers.growth(service.runs.get(run)))
 
     @app.get("/api/runs/{run}/heads")
-    def heads(run: str, token: int = -1, top: Annotated[int, Query(ge=1, le=20)] = 3) -> JSONResponse:
-        return JSONResponse(answers.heads(service.runs.get(run), token, top))
+    def heads(run: str, token: int = -1, top: Annotated[int, Query(ge=1, le=20)] = 3) -> Json:
+        return Json(answers.heads(service.runs.get(run), token, top))

@@ -11,8 +11,8 @@ from glassgear.errors import SettingError
 from glassgear.sampling import logprobs
 from glassgear.serve.answers import position
 from glassgear.serve.prompts import text_of
-from glassgear.serve.runs import Found, Run
-from glassgear.trace.trace import Value
+from glassgear.serve.runs import Run
+from glassgear.serve.store import Found
 
 __all__ = ["compare"]
 
@@ -59,11 +59,10 @@ def _row(found: Found, path: str, token: int) -> Floats | None:
     """The value of a token, or None: an expert that it doesn't use."""
     if path not in found:
         return None
-    pieces = found.of(path, together=False)
-    if not any(token in positions for _, positions in pieces.parts):
+    try:
+        return found.of(path, together=False).between(token, token + 1).at(token)
+    except SettingError:
         return None
-    value: Value = pieces.between(token, token + 1)
-    return value.at(token)
 
 
 def _gear(path: str, found: tuple[Found, Found], token: int) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from glassgear.serve.answers import position
 from glassgear.serve.errors import unknown_path
-from glassgear.serve.runs import Found, Run
+from glassgear.serve.runs import Run
+from glassgear.serve.store import Found
 from glassgear.trace.explain import desk_for
 from glassgear.trace.explain import explain as explained
 from glassgear.trace.flow import flow

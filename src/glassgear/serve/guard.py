@@ -106,18 +106,21 @@ class Guard:
         return self._any_address or (address.is_loopback and any(map(is_loopback, self._names)))
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        taken, begun = 0, False
+        taken, begun, over = 0, False, False
 
         async def counted() -> Message:
-            nonlocal taken
+            nonlocal taken, over
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > MOST_BYTES:
+                over = True
                 raise _TooLarge
             return message
 
         async def guarded(message: Message) -> None:
             nonlocal begun
+            if over and not begun:
+                return  # what the application makes of it is another error
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", []), *HEADERS]
@@ -125,9 +128,10 @@ class Guard:
 
         try:
             await self._app(scope, counted, guarded)
-        except _TooLarge:
-            if begun:
+        except Exception:  # a fault has been answered, and said, when it comes out here
+            if not begun and not over:
                 raise
+        if over and not begun:
             await _refuse(send, 413, f"a request may have {MOST_BYTES:,} bytes")
 
 

@@ -49,7 +49,7 @@ class Shown:
 
     def size(self, tokens: int) -> int:
         """Bytes that a run of so many tokens keeps of it."""
-        return self.nbytes * tokens * ((tokens + ROWS) // 2 if self.quadratic else 1)
+        return self.nbytes * tokens * (min(tokens, (tokens + ROWS) // 2) if self.quadratic else 1)
 
 
 @dataclass(eq=False)
@@ -106,6 +106,12 @@ class Entry:
     def lens(self) -> Lens:
         """The logit lens; it decodes the head when it is first used."""
         return Lens(self.model.gears, self.model.checkpoint.tensors)
+
+    def warm(self) -> None:
+        """Decode the head for the lens beside whatever else goes on, so that nobody waits for it later."""
+        if self.model.gears.head is not None and "lens" not in vars(self):
+            row = np.zeros((1, self.model.gears.dim), np.float32)
+            threading.Thread(target=lambda: self.lens.logits(row), daemon=True).start()
 
     def size(self, tokens: int, paths: Sequence[str] | None = None) -> int:
         """Bytes that a run of so many tokens keeps, of all values or of some."""

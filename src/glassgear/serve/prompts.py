@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from glassgear.errors import SettingError, TokenizerError
 from glassgear.language_model import LanguageModel
 from glassgear.text.base import Tokenizer
+from glassgear.trace.pipeline import Pipeline, pieces_of
+from glassgear.trace.pipeline import pipeline as walked
+from glassgear.trace.pipeline import text_of as shown
 
-__all__ = ["Prepared", "prepare", "text_of"]
+__all__ = ["Prepared", "pipeline", "prepare", "text_of", "tokenizer_of"]
 
 
 @dataclass(frozen=True)
@@ -19,13 +21,16 @@ class Prepared:
 
     Attributes:
         ids: what the model reads.
-        rendered: the text that the chat template made, or None.
-        warnings: sentences for people.
+        way: how it came about; None for a prompt of ids.
     """
 
     ids: list[int]
-    rendered: str | None
-    warnings: list[str]
+    way: Pipeline | None
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences for people."""
+        return [] if self.way is None else list(self.way.warnings)
 
 
 def prepare(model: LanguageModel, prompt: str, *, chat: bool, system: str | None) -> Prepared:
@@ -41,27 +46,20 @@ def prepare(model: LanguageModel, prompt: str, *, chat: bool, system: str | None
         GlassgearError: it can't be encoded, or is longer than the context.
     """
     tokenizer = tokenizer_of(model)
-    for text in (prompt, system or ""):
-        if any("\ud800" <= c <= "\udfff" for c in text):
-            raise SettingError("the text holds half a character (a lone surrogate)")
     if tokenizer is None:
         return _plain_ids(model, prompt, chat)
-    messages = [{"role": "system", "content": system}] if system else []
-    messages.append({"role": "user", "content": prompt})
-    warnings = list(tokenizer.warnings) + _control_text(tokenizer, messages)
-    rendered = None
     if chat:
-        from glassgear.text.chat import encode_chat
-
-        rendered = model.chat_template.render(messages)
-        ids = encode_chat(tokenizer, model.chat_template, messages)
+        messages = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": prompt})
+        way = walked(tokenizer, messages, template=model.chat_template)
+        return Prepared(way.ids, way)
+    if system:
+        raise SettingError("a system message is part of a chat: a plain text has none")
+    if prompt:
+        way = walked(tokenizer, prompt)
     else:
-        if system:
-            raise SettingError("a system message is part of a chat: a plain text has none")
-        ids = model.encode(prompt)
-    if tokenizer.bos_id is not None and ids[:2] == [tokenizer.bos_id] * 2:
-        warnings.append("the text begins with its first token (BOS) twice: models aren't trained for that")
-    return Prepared(ids, rendered, warnings)
+        way = Pipeline((), "", pieces_of(tokenizer, model.encode(None)), tuple(tokenizer.warnings))
+    return Prepared(way.ids, way)
 
 
 def tokenizer_of(model: LanguageModel) -> Tokenizer | None:
@@ -76,41 +74,19 @@ def _plain_ids(model: LanguageModel, prompt: str, chat: bool) -> Prepared:
     words = prompt.replace(",", " ").split()
     if chat or not words or not all(word.isdecimal() and len(word) < 10 for word in words):
         raise SettingError('this model has no tokenizer: give ids, such as "1 2 3"')
-    return Prepared(model.encode([int(word) for word in words]), None, [])
-
-
-def _control_text(tokenizer: Tokenizer, messages: Sequence[dict[str, Any]]) -> list[str]:
-    from glassgear.text.chat import control_text_notes
-
-    return control_text_notes(tokenizer, messages) if tokenizer.special else []
+    return Prepared(model.encode([int(word) for word in words]), None)
 
 
 def text_of(tokenizer: Tokenizer | None, token: int) -> str:
-    """What an id stands for, as it can be shown: bytes that are no character by themselves as `<E4 B8>`."""
+    """What an id stands for, as it can be shown: bytes that are no character by themselves as `<E4>`."""
     if tokenizer is None or not 0 <= token < tokenizer.vocab_size:
         return f"#{token}"
-    raw = tokenizer.token_bytes(token)
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return f"<{raw.hex(' ').upper()}>"
+    return shown(tokenizer, token)
 
 
-def pipeline(model: LanguageModel, prepared: Prepared) -> dict[str, Any]:
-    """The steps as the page shows them: rendered template, specials, pieces."""
-    tokenizer = tokenizer_of(model)
-    pieces = [
-        {
-            "id": token,
-            "text": text_of(tokenizer, token),
-            "piece": tokenizer.piece(token) if tokenizer else f"#{token}",
-            "special": bool(tokenizer and tokenizer.is_special(token)),
-        }
-        for token in prepared.ids
-    ]
-    specials = [
-        {"index": index, "id": piece["id"], "text": piece["text"]}
-        for index, piece in enumerate(pieces)
-        if piece["special"]
-    ]
-    return {"template": prepared.rendered, "specials": specials, "pieces": pieces}
+def pipeline(prepared: Prepared) -> dict[str, Any]:
+    """The steps as the page shows them: messages, rendered template, specials, pieces."""
+    if prepared.way is not None:
+        return prepared.way.to_json()
+    pieces = [{"id": i, "text": f"#{i}", "piece": f"#{i}", "special": False} for i in prepared.ids]
+    return {"messages": [], "template": None, "specials": [], "pieces": pieces}

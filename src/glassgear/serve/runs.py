@@ -20,66 +20,20 @@ from numpy.typing import NDArray
 from glassgear.backends.base import Chunk, Output, Track
 from glassgear.errors import ContextFullError, SettingError
 from glassgear.language_model import LanguageModel
-from glassgear.measure.machine import free_memory
 from glassgear.sampling import Sampler, Sampling
 from glassgear.serve.changes import Change, hook_of
 from glassgear.serve.errors import Gone, TooMuch, unknown_path
+from glassgear.serve.limits import Limits
 from glassgear.serve.models import Entry
 from glassgear.serve.prompts import Prepared, text_of, tokenizer_of
-from glassgear.serve.store import Pieces, Recorder, Store
+from glassgear.serve.store import Found, Recorder, Store, has
 from glassgear.trace.record import LAST, Wanted, passes
 from glassgear.trace.trace import Trace, Value
 
-__all__ = ["Found", "Limits", "Run", "Runs", "Step", "default_bytes"]
+__all__ = ["Run", "Runs", "Step"]
 
 Floats = NDArray[np.float32]
 MOST = 24  # runs at a time
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much there may be of everything.
-
-    Attributes:
-        tokens: of a run.
-        nbytes: of the recorded values of all runs together.
-    """
-
-    tokens: int = 2048
-    nbytes: int = 512 << 20
-
-
-def default_bytes() -> int:
-    """A quarter of the memory that is free, at least 512 MB and at most 4 GB."""
-    free = free_memory() or 0
-    return min(max(free // 4, 512 << 20), 4 << 30)
-
-
-class Found(Mapping[str, Value]):
-    """Recorded values from several stores, looked up only when they are asked for."""
-
-    def __init__(self, stores: Sequence[Store], again: float = 0.0) -> None:
-        self._stores = stores
-        self.again = again  # milliseconds that recording again took
-
-    def of(self, path: str, *, together: bool = True) -> Pieces:
-        """The pieces of a value, put together where that makes reading quicker."""
-        for store in self._stores:
-            if path in store.pieces:
-                return store.of(path) if together else store.pieces[path]
-        raise KeyError(path)
-
-    def __contains__(self, path: object) -> bool:
-        return any(path in store.pieces for store in self._stores)
-
-    def __getitem__(self, path: str) -> Value:
-        return self.of(path).value()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys(path for store in self._stores for path in list(store.pieces)))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True)
@@ -131,6 +85,7 @@ class Run:
         self.ids = list(self.prepared.ids)
         self.prompt = len(self.ids)
         self.track = self.model.backend.open()
+        self._recorded = 0
         self.tokenizer = tokenizer_of(self.model)
         self.hook = hook_of(self.model.gears, self.entry.paths, self.changes)
         self._output: Output = "logits" if self.model.gears.head is not None else "hidden"
@@ -140,8 +95,8 @@ class Run:
 
     @property
     def tokens_run(self) -> int:
-        """Tokens that the model has read."""
-        return self.track.length
+        """Tokens that the model has read, and whose values are there."""
+        return min(self._recorded, self.track.length)
 
     def step(self, count: int, sampling: Sampling | None = None) -> Step:
         """Run the prompt if it hasn't been, then add so many tokens and run them."""
@@ -191,7 +146,7 @@ class Run:
                 )
             if count:
                 del self.ids[len(self.ids) - count :]
-                length = min(self.track.length, len(self.ids))
+                length = self._recorded = min(self.track.length, len(self.ids))
                 self.model.backend.truncate(self.track, length)
                 self.store.truncate(length)
                 self.done = None
@@ -250,9 +205,11 @@ class Run:
                 select = ("*",) if whole else ("head",)
                 for piece in self._passes(self.track, len(self.ids), select, everywhere=whole):
                     self.store.add(piece.parts)
+                    self._recorded = self.track.length
             except BaseException:
                 self.model.backend.truncate(self.track, min(first, self.track.length))
                 self.store.truncate(first)
+                self._recorded = first
                 raise
         self._forget()
 
@@ -272,7 +229,7 @@ class Run:
             kept = Recorder(tuple(select), self.hook() if self.hook else None, causal=causal)
             kept.begin(track.length, len(new))
             wanted: Wanted = "all" if everywhere else "last" if end else "none"
-            backend.step([Chunk(track, new, wanted)], kept.hook, self._output)
+            backend.step([Chunk(track, new, wanted)], kept, self._output)
             yield kept
 
     # --- values -----------------------------------------------------------------------------
@@ -319,7 +276,7 @@ class Run:
         for path in paths:
             if path not in self.entry.paths:
                 raise unknown_path(path, list(self.entry.paths), "there is no value called")
-        if not self.track.length:
+        if not self.tokens_run:
             raise SettingError("nothing has been run yet: make a step first")
         if self.closed:
             raise Gone("this run was closed: start it again")
@@ -327,7 +284,7 @@ class Run:
         if store.whole:
             return Found([store])
         stores = [*more[::-1], store]
-        missing = [path for path in paths if not _has(stores, path, first)]
+        missing = [path for path in paths if not has(stores, path, first)]
         return self._again(tuple(missing)) if missing else Found(stores)
 
     def _again(self, paths: tuple[str, ...]) -> Found:
@@ -391,12 +348,6 @@ class Run:
     def told_sampling(self) -> dict[str, Any]:
         """The settings as JSON."""
         return {k: v for k, v in vars(self.sampling).items() if k != "logit_bias"}
-
-
-def _has(stores: Sequence[Store], path: str, first: int) -> bool:
-    """Whether a value is there from a token on: of logits, those of the prompt may be missing."""
-    found = [store.pieces[path] for store in stores if path in store.pieces]
-    return any(path != "head" or pieces.parts[0][1][0] <= first for pieces in found)
 
 
 def _shown(paths: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 import threading
@@ -69,11 +68,13 @@ def shows_pages() -> bool:
 class _Server(uvicorn.Server):
     """Ends at the first Ctrl-C: a model in the middle of a step can't be told, so it isn't waited for."""
 
+    code = 0  # that the process ends with
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Close what can be closed in a moment, then leave."""
         self.should_exit = self.force_exit = True
-        code = 130 if sig == signal.SIGINT else 128 + sig
-        timer = threading.Timer(PATIENCE, _leave, (code,))
+        self.code = 128 + sig
+        timer = threading.Timer(PATIENCE, _leave, (self.code,))
         timer.daemon = True
         timer.start()
 
@@ -102,7 +103,7 @@ def serve(
     host = listening.getsockname()[0]
     config = uvicorn.Config(
         create_app(service, host),
-        log_level="warning",
+        log_level="critical",  # faults are said by `app.py`, in a line
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,
@@ -110,4 +111,7 @@ def serve(
     )
     if browser:
         threading.Thread(target=opened, args=(address(listening),), daemon=True).start()
-    _Server(config).run(sockets=[listening])
+    server = _Server(config)
+    server.run(sockets=[listening])
+    if server.code:
+        sys.exit(server.code)

@@ -18,7 +18,7 @@ from glassgear.errors import SettingError
 from glassgear.trace.record import SEEN, Kept, axes_of, joined
 from glassgear.trace.trace import Value
 
-__all__ = ["Pieces", "Recorder", "Store"]
+__all__ = ["Found", "Pieces", "Recorder", "Store", "has"]
 
 Floats = NDArray[np.float32]
 Positions = NDArray[np.int64]
@@ -83,6 +83,8 @@ class Pieces:
         """
         axis, found = self.axes.index("token"), []
         for array, positions in self.parts:
+            if positions[-1] < first or positions[0] >= last:  # quicker than a search
+                continue
             low, high = np.searchsorted(positions, (first, last))
             if high > low:
                 rows = (slice(None),) * axis + (slice(low, high),)
@@ -173,3 +175,36 @@ def _bytes(values: Iterable[Sequence[Piece]]) -> int:
     """Bytes of arrays, those that are there twice counted once."""
     arrays = {id(array): array.nbytes for parts in values for array, _ in parts}
     return sum(arrays.values())
+
+
+class Found(Mapping[str, Value]):
+    """Recorded values from several stores, looked up only when they are asked for."""
+
+    def __init__(self, stores: Sequence[Store], again: float = 0.0) -> None:
+        self._stores = stores
+        self.again = again  # milliseconds that recording again took
+
+    def of(self, path: str, *, together: bool = True) -> Pieces:
+        """The pieces of a value, put together where that makes reading quicker."""
+        for store in self._stores:
+            if path in store.pieces:
+                return store.of(path) if together else store.pieces[path]
+        raise KeyError(path)
+
+    def __contains__(self, path: object) -> bool:
+        return any(path in store.pieces for store in self._stores)
+
+    def __getitem__(self, path: str) -> Value:
+        return self.of(path).value()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(path for store in self._stores for path in list(store.pieces)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def has(stores: Sequence[Store], path: str, first: int) -> bool:
+    """Whether a value is there from a token on: of logits, those of the prompt may be missing."""
+    found = [store.pieces[path] for store in stores if path in store.pieces]
+    return any(path != "head" or pieces.parts[0][1][0] <= first for pieces in found)

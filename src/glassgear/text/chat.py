@@ -225,7 +225,7 @@ def template_for(tokenizer: Tokenizer, template: str | None = None) -> ChatTempl
         return ChatTemplate(BUILT_IN[template], **special_tokens)
     if "{" not in template:
         raise TemplateError(
-            f"no chat template is called {template!r}: choose {', '.join(BUILT_IN)}, or give Jinja source"
+            f"no chat template is called {template!r:.60}: choose {', '.join(BUILT_IN)}, or give Jinja source"
         )
     return ChatTemplate(template, **special_tokens)
 

@@ -7,8 +7,10 @@ prompt's logits are asked for at every token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from glassgear.backends.base import Backend, Chunk, Hook, Output
 from glassgear.errors import SettingError
 from glassgear.generate import Chooser
-from glassgear.trace.trace import Trace, Value, matches
+from glassgear.trace.trace import Trace, Value, kind_of, matches
 
 __all__ = ["LIMIT", "SEEN", "Kept", "axes_of", "joined", "passes", "record", "sizes"]
 
@@ -25,6 +27,7 @@ Floats = NDArray[np.float32]
 Wanted = Literal["all", "last", "none"]
 LIMIT = 2 << 30  # bytes
 PASS = 512  # tokens
+SLAB = 32 << 20  # bytes asked for at a time: so large a piece comes in huge pages, at a third of the cost
 LAST = ("norm", "transform", "head")  # gears that see only rows whose logits are asked for
 SEEN = ("scores", "weights")  # values [head, token, seen]
 
@@ -61,8 +64,11 @@ def record(
             says how much, and which values take most.
     """
     steps = 1 if max_tokens <= 1 else max_tokens
-    _check_size(sizes(backend, ids, len(ids) + steps - 1, select), limit, select)
-    kept = Kept(tuple(select), change, room=len(ids) + steps - 1)
+    found = sizes(backend, ids, len(ids) + steps - 1, select)
+    if not found:
+        raise _nothing(select, list(sizes(backend, ids, 1, ("*",))))
+    _check_size(found, limit)
+    kept = Kept(tuple(select), change, tokens=len(ids) + steps - 1)
     output = _output(backend)
     track, done = backend.open(), list(ids)
     tail = any(matches(path, select) for path in LAST) or any(p.split(".")[0] in LAST for p in select)
@@ -103,40 +109,74 @@ def passes(ids: Sequence[int], first: int, causal: bool) -> Iterator[tuple[list[
 
 def sizes(backend: Backend, ids: Sequence[int], tokens: int, select: Sequence[str]) -> dict[str, int]:
     """Bytes that each selected value would take for so many tokens, found by running one token."""
-    found: dict[str, int] = {}
-
-    def look(path: str, value: Floats) -> None:
-        if matches(path, select):
-            quadratic = tokens if path.rpartition(".")[2] in SEEN else 1
-            found[path] = value.nbytes * tokens * quadratic
-
+    look = _Sizes(tuple(select), tokens)
     track = backend.open()
     try:
         backend.step([Chunk(track, ids[:1])], look, _output(backend))
     finally:
         backend.close(track)
-    return found
+    return look.found
+
+
+@dataclass(eq=False)
+class _Sizes:
+    """Notes how large values are; where a backend would copy one, it may, but nobody reads it."""
+
+    select: tuple[str, ...]
+    tokens: int
+    reads_only: bool = True
+    plans: dict[Any, Any] = field(default_factory=dict)
+    found: dict[str, int] = field(default_factory=dict)
+    copies: list[Floats] = field(default_factory=list)
+
+    def wants(self, path: str) -> bool:
+        """Whether it is selected."""
+        return matches(path, self.select)
+
+    def place(self, path: str, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Memory for the one token that is run."""
+        self.copies.append(np.empty((1, *shape), np.float32))
+        self(path, self.copies[-1])
+        return int(self.copies[-1].ctypes.data), 0
+
+    def __call__(self, path: str, value: Floats) -> None:
+        """Note how much all tokens would take."""
+        if self.wants(path):
+            quadratic = self.tokens if path.rpartition(".")[2] in SEEN else 1
+            self.found[path] = value.nbytes * self.tokens * quadratic
 
 
 def _output(backend: Backend) -> Output:
     return "logits" if backend.model.head is not None else "hidden"
 
 
-def _check_size(found: Mapping[str, int], limit: int, select: Sequence[str]) -> None:
-    if not found:
-        raise SettingError(f"no value is called {' or '.join(map(repr, select))}: `*` records all of them")
+def _nothing(select: Sequence[str], paths: Sequence[str]) -> SettingError:
+    """The error for patterns that nothing fits, with paths that are spelled alike."""
+    near = list(dict.fromkeys(n for one in select for n in get_close_matches(one[:200], paths, 2, 0.5)))
+    hint = f"did you mean {' or '.join(near)}?" if near else "it begins with " + ", ".join(paths[:3])
+    return SettingError(
+        f"no value is called {' or '.join(map(repr, select))}: {hint} `*` stands for anything: "
+        "`blocks.*.ffn.*`, say; `*` alone records all"
+    )
+
+
+def _check_size(found: Mapping[str, int], limit: int) -> None:
     total = sum(found.values())
     if total > limit:
         kinds: dict[str, int] = {}
         for path, nbytes in found.items():
-            kind = ".".join("*" if word.isdigit() else word for word in path.split("."))
+            kind = kind_of(path)
             kinds[kind] = kinds.get(kind, 0) + nbytes
         most = sorted(kinds.items(), key=lambda pair: -pair[1])[:3]
-        shares = ", ".join(f"{kind} {nbytes / 1e6:,.0f} MB" for kind, nbytes in most)
+        shares = ", ".join(f"{kind} {_size(nbytes)}" for kind, nbytes in most)
         raise SettingError(
-            f"this trace would take {total / 1e9:.1f} GB, more than the limit of {limit / 1e9:.1f} GB; "
+            f"this trace would take {_size(total)}, more than the limit of {_size(limit)}; "
             f"most of it: {shares}. Select less (select='blocks.*.ffn.*', say), or raise the limit"
         )
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.1f} MB"
 
 
 @dataclass(eq=False)
@@ -146,17 +186,20 @@ class Kept:
     Attributes:
         select: patterns of paths.
         change: sees every value first, and may replace it.
-        room: how many tokens there will be at most. Values that have a row for each token are then
-            written where they stay; 0 if that isn't known: each step's values are kept by themselves.
+        tokens: how many there will be at most. Values that have a row for each token are then written
+            where they stay; 0 if that isn't known: each step's values are kept by themselves.
     """
 
     select: tuple[str, ...]
     change: Hook | None
-    room: int = 0
+    tokens: int = 0
     parts: dict[str, list[tuple[Floats, NDArray[np.int64]]]] = field(default_factory=dict)
     wanted: dict[str, bool] = field(default_factory=dict)
     chosen: dict[str, Floats] = field(default_factory=dict)  # a router's weights in this step
     whole: dict[str, Floats] = field(default_factory=dict)  # values with a row for each token
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # their addresses, bytes of a row
+    plans: dict[Any, Any] = field(default_factory=dict)
+    slab: Floats = field(default_factory=lambda: np.empty(0, np.float32))  # memory for the next values
     first: int = 0
     count: int = 0
 
@@ -180,7 +223,7 @@ class Kept:
         self.wants(path)
         if not self.wanted[path]:
             return changed
-        if not self.room or not self._write(path, shown):
+        if not self.tokens or not self._write(path, shown):
             self.keep(path, np.array(shown, np.float32), self._positions(path, shown))
         return changed
 
@@ -192,22 +235,49 @@ class Kept:
         """Put a piece of a value beside those that are there."""
         self.parts.setdefault(path, []).append((array, positions))
 
+    @property
+    def reads_only(self) -> bool:
+        """Whether nothing is changed."""
+        return self.change is None
+
+    def place(self, path: str, shape: tuple[int, ...]) -> tuple[int, int] | None:
+        """Where a value with a row for each token stays: address, bytes of a row; None for any other."""
+        if path in self.places:
+            return self.places[path]
+        if self.first or not self.tokens or path.endswith(".router") or ".experts." in path:
+            return None
+        whole = self.whole[path] = self._room((self.tokens, *shape))
+        self.places[path] = int(whole.ctypes.data), whole.strides[0]
+        return self.places[path]
+
+    def _room(self, shape: tuple[int, ...]) -> Floats:
+        """A new array, a part of a larger piece of memory."""
+        count = math.prod(shape)
+        if count > self.slab.size:
+            if count * 4 > SLAB // 4:
+                return np.empty(shape, np.float32)
+            self.slab = np.empty(SLAB // 4, np.float32)
+        taken, self.slab = self.slab[:count], self.slab[count:]
+        return taken.reshape(shape)
+
     def _write(self, path: str, value: Floats) -> bool:
-        """Put a value with a row for each token of this pass where it stays; False for any other."""
-        stop = self.first + self.count
-        whole = self.whole.get(path)
+        """Put a value where it stays; False if it has no such place."""
         if value.ndim == 3 and path.endswith(SEEN):
-            if whole is None:
-                whole = self.whole[path] = np.empty((len(value), self.room, self.room), np.float32)
-            whole[:, self.first : stop, :stop] = value
-            whole[:, self.first : stop, stop:] = -np.inf if path.endswith("scores") else 0
+            self._write_seen(path, value)
             return True
-        if whole is None:
-            if len(value) != self.count or ".experts." in path or (self.first and path not in self.whole):
-                return False
-            whole = self.whole[path] = np.empty((self.room, *value.shape[1:]), np.float32)
-        whole[self.first : stop] = value
+        if len(value) != self.count or self.place(path, value.shape[1:]) is None:
+            return False
+        self.whole[path][self.first : self.first + self.count] = value
         return True
+
+    def _write_seen(self, path: str, value: Floats) -> None:
+        """Scores or weights [head, rows, seen]: nothing is seen beyond the last token of a pass."""
+        if path not in self.whole:
+            self.whole[path] = self._room((len(value), self.tokens, self.tokens))
+        stop = self.first + self.count
+        rows = self.whole[path][:, self.first : stop]
+        rows[:, :, :stop] = value
+        rows[:, :, stop:] = -np.inf if path.endswith(".scores") else 0
 
     def _positions(self, path: str, value: Floats) -> NDArray[np.int64]:
         """Which tokens the rows of a value belong to."""
@@ -219,15 +289,21 @@ class Kept:
         return self._everyone if rows == self.count else self._everyone[self.count - rows :]
 
     def values(self) -> dict[str, Value]:
-        """Each value as one array, in the order in which they were first seen."""
+        """Each value as one array, in the order of the model."""
         stop = self.first + self.count
         found = {path: self._value(path, whole, stop) for path, whole in self.whole.items()}
         found |= {path: joined(path, parts) for path, parts in self.parts.items()}
-        return {path: found[path] for path in self.wanted if path in found}
+        order = {path: number for number, path in enumerate(self.wanted)}
+
+        def place(path: str) -> int:
+            before, inside, _ = path.partition(".experts.")  # whose experts run is known when they run
+            return order[f"{before}.router" if inside else path]
+
+        return {path: found[path] for path in sorted(order, key=place) if path in found}
 
     def _value(self, path: str, whole: Floats, stop: int) -> Value:
         axes = axes_of(path, whole.ndim)
-        if stop < self.room:  # the text ended earlier
+        if stop < self.tokens:  # the text ended earlier
             whole = (whole[:, :stop, :stop] if axes[-1] == "seen" else whole[:stop]).copy()
         return Value(path, axes, whole, np.arange(stop))
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from glassgear.errors import FormatError, SettingError
 from glassgear.weights import safetensors
 
-__all__ = ["Trace", "Value", "matches"]
+__all__ = ["Trace", "Value", "kind_of", "matches"]
 
 Floats = NDArray[np.float32]
 FORMAT = "glassgear-trace-1"
@@ -26,6 +26,11 @@ KEY, POSITIONS = "glassgear.trace", ".positions"
 def matches(path: str, select: Iterable[str]) -> bool:
     """Whether a path fits one of the patterns: `*` stands for anything, dots included."""
     return any(fnmatchcase(path, pattern) for pattern in select)
+
+
+def kind_of(path: str) -> str:
+    """A path without its numbers: `blocks.*.ffn.down` for that of any block."""
+    return ".".join("*" if word.isdigit() else word for word in path.split("."))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +78,12 @@ class Value:
             raise SettingError(f"{self.path} has no number at {', '.join(map(str, index))}: it has {shape}")
         picked: np.float32 = row[tuple(index)]
         return picked
+
+    def _repr_html_(self) -> str:
+        """For notebooks: figures and a heatmap."""
+        from glassgear.trace.display import value_html
+
+        return value_html(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +133,12 @@ class Trace(Mapping[str, Value]):
     def nbytes(self) -> int:
         """Bytes of all values."""
         return sum(value.array.nbytes for value in self.recorded.values())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the text, and a table of the values."""
+        from glassgear.trace.display import trace_html
+
+        return trace_html(self)
 
     def select(self, *patterns: str) -> Trace:
         """A trace of those values that fit a pattern, such as `blocks.*.ffn.*`."""

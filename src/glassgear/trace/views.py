@@ -25,7 +25,19 @@ from glassgear.sampling import top_k
 from glassgear.trace.trace import Value
 from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["COMPUTED_BY", "Growth", "Layer", "Lens", "Look", "Summary", "growth", "heads", "lens", "summary"]
+__all__ = [
+    "COMPUTED_BY",
+    "Growth",
+    "Layer",
+    "Lens",
+    "Look",
+    "Summary",
+    "growth",
+    "heads",
+    "lens",
+    "summary",
+    "summary_of_all",
+]
 
 Floats = NDArray[np.float32]
 Values = Mapping[str, Value]
@@ -77,20 +89,37 @@ class Summary:
 
 def summary(value: Value) -> Summary:
     """Figures of a value; sums are float64."""
-    numbers = _visible(value)
-    nan, inf = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
-    finite = numbers[np.isfinite(numbers)] if nan or inf else numbers
-    told = (value.path, value.array.shape, value.axes)
-    if not finite.size:
+    return summary_of_all(value.path, [value])
+
+
+def summary_of_all(path: str, values: Sequence[Value]) -> Summary:
+    """Figures of several values together, such as one gear's in every block; at least one.
+
+    Args:
+        path: what they are called together.
+        values: the shape and the axes are those of the first.
+    """
+    count = total = squares = zeros = 0.0
+    nan = inf = 0
+    low, high = np.inf, -np.inf
+    for value in values:
+        numbers = _visible(value)
+        nan += (bad := int(np.isnan(numbers).sum()))
+        inf += (endless := int(np.isinf(numbers).sum()))
+        finite = numbers[np.isfinite(numbers)] if bad or endless else numbers
+        if finite.size:
+            count += finite.size
+            total += float(finite.sum(dtype=np.float64))
+            squares += float(np.einsum("i,i->", finite, finite, dtype=np.float64))
+            zeros += finite.size - np.count_nonzero(finite)
+            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+    told = (path, values[0].array.shape, values[0].axes)
+    if not count:
         nothing = float("nan")
         return Summary(*told, nothing, nothing, nothing, nothing, nothing, 0.0, nan, inf)
-    mean = float(finite.mean(dtype=np.float64))
-    squares = float(np.einsum("i,i->", finite, finite, dtype=np.float64))
-    return Summary(
-        *told, mean, float(np.sqrt(max(0.0, squares / finite.size - mean * mean))),
-        float(finite.min()), float(finite.max()), float(np.sqrt(squares)),
-        1 - np.count_nonzero(finite) / finite.size, nan, inf,
-    )  # fmt: skip
+    mean = total / count
+    spread = float(np.sqrt(max(0.0, squares / count - mean * mean)))
+    return Summary(*told, mean, spread, low, high, float(np.sqrt(squares)), zeros / count, nan, inf)
 
 
 def _visible(value: Value) -> Floats:
@@ -147,7 +176,7 @@ def _added(block: str, values: Iterable[str]) -> dict[str, str]:
 def _norms(value: Value) -> Floats:
     """Euclidean norm of each token's row, float32 [tokens]."""
     rows = value.array.reshape(len(value.array), -1)
-    out: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)).astype(np.float32)
+    out: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     return out
 
 
@@ -243,7 +272,7 @@ class Layer:
 
     Attributes:
         path: of the block.
-        top: the likeliest ids with their probabilities, likeliest first.
+        top: the likeliest ids with their probabilities, likeliest first; none where a logit is NaN.
         final: probability of the id that the model itself finds likeliest in the end.
         rank: how many ids are likelier than that one.
     """
@@ -279,7 +308,7 @@ def lens(values: Values, made_by: Lens, token: int, top: int = 5) -> tuple[list[
         logits[-1] = values["head"].at(token)
     final = int(logits[-1].argmax())
     layers = list(_layers(paths, logits, final, top))
-    undecided = [number for number, layer in enumerate(layers) if layer.top[0][0] != final]
+    undecided = [number for number, layer in enumerate(layers) if not layer.top or layer.top[0][0] != final]
     return layers, undecided[-1] + 1 if undecided else 0
 
 
@@ -287,7 +316,7 @@ def _layers(paths: Sequence[str], logits: Floats, final: int, top: int) -> Itera
     count = min(max(1, top), logits.shape[1])
     for path, row in zip(paths, logits, strict=True):
         p = softmax(row)
-        best = top_k(row, count)
+        best = np.zeros(0, np.int64) if np.isnan(row).any() else top_k(row, count)
         best = best[np.argsort(-row[best], kind="stable")]
         likeliest = tuple((int(i), float(p[i])) for i in best)
         yield Layer(path, likeliest, float(p[final]), int((row > row[final]).sum()))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from glassgear.errors import FormatError, SettingError
 from glassgear.train.ranks import Ranks, whole
 from glassgear.weights import safetensors
+from glassgear.weights.atomic import replacing
 
-__all__ = ["State", "checkpoints", "load", "plain_name", "save"]
+__all__ = ["State", "checkpoints", "is_whole", "load", "plain_name", "save", "weights_of"]
 
 PREFIXES = ("_orig_mod.", "module.")  # of torch.compile and of DDP
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -40,7 +42,8 @@ class State:
         skipped: steps whose gradient wasn't finite.
         best: lowest validation loss so far, nats per token.
         fingerprint: of everything that a run can't change on the way: model, data, order.
-        rules: of what may be changed, for the record.
+        scaler: where the scale of float16 gradients stands; empty without one.
+        sums: file -> CRC-32 of its bytes.
     """
 
     step: int = 0
@@ -48,6 +51,8 @@ class State:
     skipped: int = 0
     best: float | None = None
     fingerprint: str = ""
+    scaler: Mapping[str, Any] = field(default_factory=dict)
+    sums: Mapping[str, int] = field(default_factory=dict)
 
 
 def plain_name(name: str) -> str:
@@ -95,7 +100,9 @@ def save(
         try:
             safetensors.write(half / "model.safetensors", weights)
             safetensors.write(half / "optimizer.safetensors", arrays)
-            (half / "state.json").write_text(json.dumps(vars(state), indent=1), encoding="utf-8")
+            state = replace(state, sums={path.name: _crc(path) for path in sorted(half.iterdir())})
+            with replacing(half / "state.json") as file:
+                file.write(json.dumps(vars(state), indent=1).encode())
             shutil.rmtree(target, ignore_errors=True)
             half.rename(target)
         except BaseException:
@@ -111,29 +118,61 @@ def load(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, finger
     """Take up a checkpoint.
 
     Raises:
-        FormatError: it isn't whole.
+        FormatError: it isn't whole, or its bytes aren't what was written.
         SettingError: it belongs to another model, other data or another order of them.
     """
-    try:
-        state = State(**json.loads((path / "state.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as trouble:
-        raise FormatError(path, "is no whole checkpoint: its state.json can't be read") from trouble
+    state = _state(path)
     if state.fingerprint != fingerprint:
         raise SettingError(
             f"{path} comes from a run with another model, other text or another seed, batch or context: "
             "give this run a folder of its own (out), or delete the old one"
         )
+    _check(path, state)
     _fill(path / "model.safetensors", weights_of(module))
     wanted = {}
     for name, parameter in module.named_parameters():
         held = optimizer.state[parameter]
-        held["step"] = torch.tensor(float(state.step - state.skipped))
+        held["step"] = torch.tensor(float(state.step - state.skipped), device=parameter.device)
         for moment in MOMENTS:
             held[moment] = torch.zeros_like(parameter)
             wanted[f"{plain_name(name)}.{moment}"] = held[moment]
     if state.step > state.skipped:
         _fill(path / "optimizer.safetensors", wanted)
     return state
+
+
+def _state(path: Path) -> State:
+    try:
+        return State(**json.loads((path / "state.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as trouble:
+        raise FormatError(path, "is no whole checkpoint: its state.json can't be read") from trouble
+
+
+def _check(path: Path, state: State) -> None:
+    for name, wanted in state.sums.items():
+        if _crc(path / name) != wanted:
+            raise FormatError(path / name, "is damaged: its bytes aren't those that were written")
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a checkpoint's files are as they were written."""
+    try:
+        _check(path, _state(path))
+    except FormatError:
+        return False
+    return True
+
+
+def _crc(path: Path) -> int:
+    """CRC-32 of a file, read piece by piece."""
+    found = 0
+    try:
+        with open(path, "rb") as file:
+            while piece := file.read(1 << 20):
+                found = zlib.crc32(piece, found)
+    except OSError as trouble:
+        raise FormatError(path, f"can't be read: {trouble.strerror or trouble}") from trouble
+    return found
 
 
 def _fill(path: Path, targets: Mapping[str, Tensor]) -> None:

@@ -21,9 +21,13 @@ from glassgear.train.settings import DataSettings
 from glassgear.train.tokenizer import BOS, EOS, train_tokenizer
 from glassgear.weights.atomic import replacing
 
-__all__ = ["Corpus", "Windows", "documents", "prepare"]
+__all__ = ["Corpus", "Ids", "Windows", "documents", "prepare", "read_corpus"]
 
 PARTS = ("train", "validation")
+SIZES = "validation.sizes"
+# What tokenizers call the tokens around a document; of several the first counts.
+BEGINNINGS = (BOS, "<|begin_of_text|>", "<bos>")
+ENDS = (EOS, "<|end_of_text|>", "<eos>", "<|endoftext|>")
 FORMAT = 1
 AT_ONCE = 1000  # documents that are encoded together
 Progress = Callable[[str, float], None]
@@ -39,7 +43,9 @@ class Corpus:
         vocab: entries of the tokenizer.
         train: ids, memory-mapped; every document begins with BOS and ends with EOS.
         validation: likewise, of other documents.
-        validation_bytes: UTF-8 bytes of the validation documents, for losses per byte.
+        validation_sizes: int64 [documents, 2]: ids and UTF-8 bytes of each validation document, in the
+            order of `validation`.
+        ends: ids that end a document.
         fingerprint: of texts, tokenizer and split.
     """
 
@@ -47,7 +53,8 @@ class Corpus:
     vocab: int
     train: Ids
     validation: Ids
-    validation_bytes: int
+    validation_sizes: NDArray[np.int64]
+    ends: frozenset[int]
     fingerprint: str
 
 
@@ -165,16 +172,27 @@ def prepare(settings: DataSettings, folder: Path, progress: Progress | None = No
         made = _make(settings, folder, description, tell)
         with replacing(about) as file:
             file.write(json.dumps(made, indent=1).encode())
-    width = np.uint16 if made["vocab"] <= 1 << 16 else np.uint32
+    return read_corpus(folder)
+
+
+def read_corpus(folder: Path) -> Corpus:
+    """What `prepare` has left in a folder.
+
+    Raises:
+        NotFoundError: nothing, or not all of it.
+    """
+    made = _read(folder / "data.json")
+    if not made:
+        raise NotFoundError(folder, "holds no prepared text: train first")
+    width = _width(made["vocab"])
     ids = [np.memmap(folder / f"{part}.ids", width, "r") for part in PARTS]
-    return Corpus(
-        folder / "tokenizer.json",
-        made["vocab"],
-        ids[0],
-        ids[1],
-        made["validation_bytes"],
-        made["fingerprint"],
-    )
+    sizes = np.fromfile(folder / SIZES, np.int64).reshape(-1, 2)
+    ends = frozenset({int(ids[0][-1])}) if made["ended"] else frozenset()
+    return Corpus(folder / "tokenizer.json", made["vocab"], ids[0], ids[1], sizes, ends, made["fingerprint"])
+
+
+def _width(vocab: int) -> type[np.uint16] | type[np.uint32]:
+    return np.uint16 if vocab <= 1 << 16 else np.uint32
 
 
 def _description(settings: DataSettings) -> dict[str, Any]:
@@ -201,60 +219,103 @@ def _read(about: Path) -> dict[str, Any]:
         found = json.loads(about.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    whole = all((about.parent / f"{part}.ids").is_file() for part in PARTS)
-    return found if isinstance(found, dict) and whole else {}
+    return found if isinstance(found, dict) and _is_whole(about.parent, found) else {}
+
+
+def _is_whole(folder: Path, made: dict[str, Any]) -> bool:
+    """Whether the files that a description speaks of are there, and as long as it says."""
+    try:
+        width = np.dtype(_width(made["vocab"])).itemsize
+        lengths = {f"{part}.ids": made["tokens"][part] * width for part in PARTS}
+        lengths[SIZES] = made["held_out"] * 16
+        right = all((folder / name).stat().st_size == length for name, length in lengths.items())
+        return right and (folder / "tokenizer.json").is_file()
+    except (OSError, KeyError, TypeError):
+        return False
 
 
 def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Progress) -> dict[str, Any]:
-    from tokenizers import Tokenizer
-
     count = sum(1 for _ in documents(settings))
     if count < 2:
-        raise SettingError(f"the files hold {count} documents; a split by document needs at least 2")
+        raise SettingError(
+            f"the files hold {count} documents; a split by document needs at least 2: "
+            f"what parts them is data.separator, {settings.separator!r} now"
+        )
     if isinstance(settings.tokenizer, int):
         tell("training a tokenizer", 0.0)
         texts = (t for t in documents(settings) if not held_out(t, settings.validation))
         train_tokenizer(texts, settings.tokenizer, folder / "tokenizer.json")
     else:
-        with replacing(folder / "tokenizer.json") as file:
-            file.write(Path(settings.tokenizer).read_bytes())
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    vocab = tokenizer.get_vocab_size()
-    counts, sizes = _encode(settings, folder, tokenizer, count, tell)
+        _copy_tokenizer(Path(settings.tokenizer), folder)
+    tokenizer = _tokenizer(folder / "tokenizer.json", settings)
+    vocab = max(tokenizer.get_vocab().values()) + 1
+    ends = _known(tokenizer, ENDS)
+    counts, held = _encode(settings, folder, tokenizer, count, tell)
     for part in PARTS:
-        if not counts[part]:
+        if counts[part] < 2:
             raise SettingError(
                 f"the {part} part is empty: {count} documents, {settings.validation:g} of them held out"
             )
     fingerprint = hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
     return {
         "source": source, "vocab": vocab, "fingerprint": fingerprint, "documents": count,
-        "tokens": counts, "validation_bytes": sizes["validation"],
+        "tokens": counts, "held_out": held, "ended": ends is not None,
     }  # fmt: skip
+
+
+def _copy_tokenizer(source: Path, folder: Path) -> None:
+    """The file, and those beside it that say which of its tokens open and end a text."""
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        given = source if name == "tokenizer.json" else source.with_name(name)
+        if given.is_file():
+            with replacing(folder / name) as file:
+                file.write(given.read_bytes())
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def _tokenizer(path: Path, settings: DataSettings) -> Any:
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as trouble:  # the library raises nothing more particular
+        raise FormatError(str(settings.tokenizer), f"is no tokenizer.json: {trouble}") from trouble
+
+
+def _known(tokenizer: Any, names: tuple[str, ...]) -> int | None:
+    """The id of the first of these tokens that a tokenizer has."""
+    ids = (tokenizer.token_to_id(name) for name in names)
+    return next((i for i in ids if i is not None), None)
 
 
 def _encode(
     settings: DataSettings, folder: Path, tokenizer: Any, total: int, tell: Progress
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Write the ids of both parts; tokens and bytes of each."""
-    begin, end = (tokenizer.token_to_id(name) for name in (BOS, EOS))
-    width = np.uint16 if tokenizer.get_vocab_size() <= 1 << 16 else np.uint32
-    counts, sizes = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0)
-    with replacing(folder / "train.ids") as train, replacing(folder / "validation.ids") as validation:
+) -> tuple[dict[str, int], int]:
+    """Write the ids of both parts; how many each has, and how many documents are held out."""
+    begin, end = (_known(tokenizer, names) for names in (BEGINNINGS, ENDS))
+    width = _width(max(tokenizer.get_vocab().values()) + 1)
+    counts, held = dict.fromkeys(PARTS, 0), 0
+    with (
+        replacing(folder / "train.ids") as train,
+        replacing(folder / "validation.ids") as validation,
+        replacing(folder / SIZES) as sizes,
+    ):
         files = {"train": train, "validation": validation}
         done = 0
         for texts in _grouped(documents(settings)):
-            for text, made in zip(
-                texts, tokenizer.encode_batch(texts, add_special_tokens=False), strict=True
-            ):
+            encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
+            for text, made in zip(texts, encoded, strict=True):
                 part = PARTS[held_out(text, settings.validation)]
                 ids = [i for i in (begin, *made.ids, end) if i is not None]
                 files[part].write(np.array(ids, width).tobytes())
                 counts[part] += len(ids)
-                sizes[part] += len(text.encode())
+                if part == "validation":
+                    sizes.write(np.array([len(ids), len(text.encode())], np.int64).tobytes())
+                    held += 1
             done += len(texts)
             tell("encoding", done / total)
-    return counts, sizes
+    return counts, held
 
 
 def _grouped(texts: Iterator[str]) -> Iterator[list[str]]:

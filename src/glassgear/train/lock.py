@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,9 +43,21 @@ def _owner(path: Path) -> int | None:
     """The living process that holds a folder."""
     try:
         owner = int(path.read_text())
-        os.kill(owner, 0)
-    except PermissionError:
-        return owner
-    except (OSError, ValueError):
+        return owner if _is_alive(owner) else None
+    except (OSError, ValueError, OverflowError):
         return None
-    return owner
+
+
+def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":  # where os.kill(.., 0) would press Ctrl-C
+        import ctypes
+
+        handle = ctypes.windll.kernel32.OpenProcess(0x1000, False, process)  # ..QUERY_LIMITED_INFORMATION
+        return bool(handle and ctypes.windll.kernel32.CloseHandle(handle))
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # of another user
+        return True
+    except ProcessLookupError:
+        return False
+    return True

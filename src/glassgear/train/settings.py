@@ -14,6 +14,9 @@ from glassgear.errors import FormatError, NotFoundError, SettingError
 __all__ = ["DataSettings", "TrainSettings", "read_settings"]
 
 
+TABLES = ("data", "model", "train")
+
+
 @dataclass(frozen=True)
 class DataSettings:
     """Where the text comes from.
@@ -131,15 +134,16 @@ class TrainSettings:
 def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) -> TrainSettings:
     """Read a TOML file: `out`, a table `[data]`, a table `[model]`, and `[train]` for the rest.
 
-    Paths in it are taken from the file's own folder.
+    Paths in it are taken from the file's own folder; those in `changes` as they stand.
 
     Args:
         path: the file.
-        changes: values of `[train]` (and `out`) that win over the file's.
+        changes: what wins over the file: `out`, `data.tokenizer`, `model.dim`, `train.steps`, ...; a
+            name without a table is of `[train]`.
 
     Raises:
         FormatError: no TOML, an unknown key, or a value of the wrong kind; the message names it.
-        SettingError: a value outside what makes sense.
+        SettingError: a value outside what makes sense, or a change of what isn't there.
     """
     path = Path(path)
     if not path.is_file():
@@ -148,27 +152,38 @@ def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) ->
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as trouble:
         raise FormatError(path, f"is no TOML: {trouble}") from trouble
-    known = {"out", "data", "model", "train"}
     for key in found:
-        if key not in known:
-            raise FormatError(path, f"has `{key}`, which means nothing here{_near(key, known)}")
-    for table in ("data", "model"):
-        if not isinstance(found.get(table), dict):
+        if key not in TABLES and key != "out":
+            raise FormatError(path, f"has `{key}`, which means nothing here{_near(key, {*TABLES, 'out'})}")
+    for table in TABLES:
+        if not isinstance(found.get(table, {} if table == "train" else None), dict):
             raise FormatError(path, f"needs a table `[{table}]`")
-    values = {
-        **found.get("train", {}),
-        **({"out": found["out"]} if "out" in found else {}),
-        **(changes or {}),
-    }
-    values.setdefault("out", f"runs/{path.stem}")
-    data = _made(DataSettings, _paths(found["data"], path.parent), path, "data.")
-    model = dict(found["model"])
-    if isinstance(model.get("design"), str):
-        model["design"] = str(path.parent / model["design"])
-    if not Path(str(values["out"])).is_absolute():
-        values["out"] = str(path.parent / str(values["out"]))
-    made: TrainSettings = _made(TrainSettings, values, path, "train.", data=data, model=model)
+    tables = _changed(found, path, changes or {})
+    data = _made(DataSettings, tables["data"], path, "data.")
+    made: TrainSettings = _made(
+        TrainSettings, tables["train"], path, "train.", data=data, model=tables["model"]
+    )
     return made
+
+
+def _changed(found: Mapping[str, Any], path: Path, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The three tables, paths as they stand from here, changes put in."""
+    tables = {"data": _paths(found["data"], path.parent), "model": dict(found["model"])}
+    tables["train"] = dict(found.get("train", {}))
+    if isinstance(tables["model"].get("design"), str):
+        tables["model"]["design"] = str(path.parent / tables["model"]["design"])
+    tables["train"]["out"] = found.get("out", tables["train"].get("out", f"runs/{path.stem}"))
+    if isinstance(tables["train"]["out"], str):
+        tables["train"]["out"] = str(path.parent / tables["train"]["out"])
+    for name, value in changes.items():
+        table, _, key = name.rpartition(".")
+        if (table or "train") not in TABLES or not key:
+            near = _near(table, set(TABLES))
+            raise SettingError(
+                f"`{name}` can't be set: it should be TABLE.KEY, and no table is `{table}`{near}"
+            )
+        tables[table or "train"][key] = value
+    return tables
 
 
 def _paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:

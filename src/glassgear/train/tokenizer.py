@@ -19,10 +19,13 @@ __all__ = ["BOS", "EOS", "UNKNOWN", "train_tokenizer"]
 UNKNOWN, BOS, EOS = "<unk>", "<s>", "</s>"
 BYTES = tuple(f"<0x{i:02X}>" for i in range(256))
 FIRST = (UNKNOWN, BOS, EOS, *BYTES)
+CONFIG = {
+    "unk_token": UNKNOWN, "bos_token": BOS, "eos_token": EOS, "add_bos_token": True, "add_eos_token": False,
+}  # fmt: skip
 
 
 def train_tokenizer(texts: Iterator[str], size: int, path: Path) -> None:
-    """Train on texts, and write a tokenizer.json of exactly `size` entries.
+    """Train on texts, and write a tokenizer.json of exactly `size` entries, and its config beside it.
 
     Ids are in SentencePiece's order: the control tokens, 256 bytes, then what was merged, the
     commonest first, and single characters.
@@ -59,6 +62,8 @@ def train_tokenizer(texts: Iterator[str], size: int, path: Path) -> None:
     )
     with replacing(path) as file:
         file.write(json.dumps(_as_llama(json.loads(tokenizer.to_str())), ensure_ascii=False).encode())
+    with replacing(path.with_name("tokenizer_config.json")) as file:
+        file.write(json.dumps(CONFIG, indent=1).encode())
 
 
 def _as_llama(made: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import json
 import math
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -19,22 +18,25 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassgear.backends.torch import ModelModule
-from glassgear.errors import SettingError
+from glassgear.errors import FileError, FormatError, SettingError
 from glassgear.model.gears import Model
 from glassgear.train import checkpoint
 from glassgear.train.data import Corpus, Windows, prepare
+from glassgear.train.export import export
 from glassgear.train.journal import Journal
 from glassgear.train.lock import only_one
+from glassgear.train.looks import DTYPES, evaluate, sample
 from glassgear.train.model import model_of
 from glassgear.train.optimizer import adamw, initialise
 from glassgear.train.ranks import Ranks, whole
 from glassgear.train.schedule import learning_rate
 from glassgear.train.settings import TrainSettings
+from glassgear.train.speed import Clock, flops_per_token, gemm_rate
+from glassgear.weights.atomic import replacing
 
 __all__ = ["Event", "Outcome", "Trainer"]
 
 MOST_IN_A_ROW = 3  # steps without a finite gradient, after which a run stops
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 Event = dict[str, Any]
 
 
@@ -48,6 +50,8 @@ class Outcome:
         loss: of the last step, nats per token.
         validation: last loss on held-out text, nats per token; None if there was no look.
         folder: the run's.
+        model: the folder of the model, for other programs; None if the run isn't done.
+        signal: what interrupted it, as `SIGTERM`.
     """
 
     reason: str
@@ -55,6 +59,8 @@ class Outcome:
     loss: float
     validation: float | None
     folder: Path
+    model: Path | None = None
+    signal: str = ""
 
 
 class Trainer:
@@ -63,14 +69,14 @@ class Trainer:
     Args:
         settings: what to do.
         on_event: is told what happens, as the lines of metrics.jsonl have it, and of progress while
-            text is being read (`{"event": "data", ...}`).
+            text is being read (`{"event": "data", ...}`); in the first of several processes alone.
     """
 
     def __init__(self, settings: TrainSettings, on_event: Callable[[Event], None] | None = None) -> None:
         self.settings = settings
-        self.tell = on_event or (lambda event: None)
         self.folder = Path(settings.out)
         self.ranks = Ranks.join(settings.device)
+        self.tell = on_event if on_event and self.ranks.first else lambda event: None
         if settings.threads:
             torch.set_num_threads(settings.threads)
         if settings.accumulate % self.ranks.world:
@@ -79,9 +85,14 @@ class Trainer:
                 f"{self.ranks.world} processes"
             )
         self._stop = ""
+        self._begun = False  # whether there is anything that a signal must not break off
+        self._saved = -1  # the step of the newest checkpoint that was written or read
+        self._loss = math.nan
+        self._validation: float | None = None
+        self._bad = 0  # steps without a finite gradient, in a row
 
     def run(self) -> Outcome:
-        """Train, from the newest checkpoint of the folder if there is one."""
+        """Train, from the newest checkpoint of the folder that is whole, if there is one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with only_one(self.folder) if self.ranks.first else nullcontext():
             try:
@@ -92,59 +103,72 @@ class Trainer:
 
     def _run(self) -> Outcome:
         self._prepare()
-        state, outcome = self._taken_up(), None
-        loss, validation, bad = math.nan, None, 0
-        journal = Journal(self.folder, state.step, self.ranks.first, self.tell)
-        started, seen = time.perf_counter(), 0
-        while state.step < self.settings.steps and not self._stopped():
-            rate = self._rate(state.step)
-            loss, norm, moved = self._step(state.step, rate)
-            bad = 0 if moved else bad + 1
-            seen += self.settings.tokens_per_step
-            state = replace(
-                state, step=state.step + 1, tokens=state.tokens + self.settings.tokens_per_step,
-                skipped=state.skipped + (not moved),
-            )  # fmt: skip
-            if not moved:
-                journal.note({"event": "skipped", "step": state.step, "loss": loss, "gradient": norm})
-            if bad == MOST_IN_A_ROW:
-                outcome = Outcome("diverged", state.step, loss, validation, self.folder)
-                break
-            if self._due(state.step, self.settings.log_every):
-                speed = seen / (time.perf_counter() - started)
-                started, seen = time.perf_counter(), 0
-                journal.note(
-                    {
-                        "event": "step", "step": state.step, "loss": loss, "gradient": norm, "rate": rate,
-                        "tokens": state.tokens, "tokens_per_second": round(speed, 1),
-                        "share_of_gemm": round(speed * self.flops_per_token / self.gemm, 3),
-                    }
-                )  # fmt: skip
-            if self._due(state.step, self.settings.evaluate_every):
-                validation = self.evaluate(self.settings.evaluate_batches)
-                state = replace(
-                    state, best=min(validation, state.best if state.best is not None else math.inf)
-                )
-                journal.note(
-                    {
-                        "event": "validation",
-                        "step": state.step,
-                        "loss": validation,
-                        **self._per_byte(validation),
-                    }
-                )
-                started, seen = time.perf_counter(), 0
-            if self.settings.sample_every and state.step % self.settings.sample_every == 0:
-                journal.note({"event": "sample", "step": state.step, "text": self.sample()})
-            if self._due(state.step, self.settings.save_every) and not bad:
-                self._save(state)
-        if outcome is None:
-            reason = "done" if state.step >= self.settings.steps else "interrupted"
-            if not bad:
-                self._save(state)
-            outcome = Outcome(reason, state.step, loss, validation, self.folder)
-        journal.note({"event": "end", "reason": outcome.reason, "step": outcome.step})
-        return outcome
+        self.state = self._taken_up()
+        if self.ranks.total(self.state.step)[0] != self.state.step * self.ranks.world:
+            raise SettingError(f"not all processes see the same checkpoints in {self.folder}")
+        self.journal = Journal(self.folder, self.state.step, self.ranks.first, self.tell)
+        self._begun = True
+        reason, model = self._loop(), None
+        if not self._bad:
+            self._save()
+        if reason == "done" and self.ranks.first:
+            model = export(self.settings)
+            self.tell({"event": "exported", "path": str(model)})
+        self.ranks.wait()
+        step = self.state.step
+        self.journal.note({"event": "end", "reason": reason, "step": step})
+        return Outcome(reason, step, self._loss, self._validation, self.folder, model, self._stop)
+
+    def _loop(self) -> str:
+        """Steps, and what is due after each; why they ended."""
+        clock = Clock()
+        while self.state.step < self.settings.steps:
+            if self._stopped():
+                return "interrupted"
+            with clock.step(self.settings.tokens_per_step):
+                event = self._advance()
+            if self._bad == MOST_IN_A_ROW:
+                return "diverged"
+            if self._due(self.settings.log_every):
+                speed = clock.rate()
+                share = round(speed * self.flops_per_token / self.gemm, 3)
+                self.journal.note({**event, "tokens_per_second": round(speed, 1), "share_of_gemm": share})
+            if self._due(self.settings.evaluate_every):
+                self._evaluate()
+            if self.settings.sample_every and self._due(self.settings.sample_every):
+                said = sample(self.plain, self.settings, self.corpus, self.ranks)
+                self.journal.note({"event": "sample", "step": self.state.step, "text": said})
+            if self._due(self.settings.save_every) and not self._bad:
+                self._save()
+        return "done"
+
+    def _advance(self) -> Event:
+        """One step; the line about it."""
+        rate = self._rate(self.state.step)
+        loss, norm, moved = self._step(self.state.step, rate)
+        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 0.0
+        # A float16 gradient that overflows is how its scale is found: no sign of divergence.
+        found_scale = not moved and math.isfinite(loss) and scale >= 1
+        self._loss, self._bad = loss, 0 if moved else self._bad + (not found_scale)
+        self.state = replace(
+            self.state, step=self.state.step + 1, tokens=self.state.tokens + self.settings.tokens_per_step,
+            skipped=self.state.skipped + (not moved),
+        )  # fmt: skip
+        about = {"step": self.state.step, "loss": loss, "gradient": norm}
+        if not moved:
+            self.journal.note({"event": "skipped", **about})
+        return {"event": "step", **about, "rate": rate, "tokens": self.state.tokens}
+
+    def _evaluate(self) -> None:
+        found = evaluate(self.plain, self.settings, self.corpus, self.ranks)
+        self._validation = found.per_token
+        self.state = replace(self.state, best=min(found.per_token, self.state.best or math.inf))
+        self.journal.note(
+            {
+                "event": "validation", "step": self.state.step, "loss": found.per_token,
+                "nats_per_byte": found.per_byte, "documents": found.documents,
+            }
+        )  # fmt: skip
 
     # --- before the first step --------------------------------------------------------------
 
@@ -170,7 +194,7 @@ class Trainer:
         )
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=s.dtype == "float16")
         self.parameters = sum(p.numel() for p in self.plain.parameters())
-        self.flops_per_token = _flops(self.model, s.context)
+        self.flops_per_token = flops_per_token(self.model, s.context)
         self.gemm = gemm_rate(ranks.device, DTYPES[s.dtype]) * ranks.world
         self.tell(
             {
@@ -193,9 +217,19 @@ class Trainer:
         found = checkpoint.checkpoints(self.folder)
         if not found:
             return checkpoint.State(fingerprint=fingerprint)
-        state = checkpoint.load(found[-1], self.plain, self.optimizer, fingerprint)
-        self.tell({"event": "resumed", "step": state.step})
-        return state
+        for path in reversed(found):
+            try:
+                state = checkpoint.load(path, self.plain, self.optimizer, fingerprint)
+            except FileError as trouble:
+                self.tell({"event": "damaged", "path": str(path), "why": str(trouble)})
+                continue
+            self.scaler.load_state_dict(dict(state.scaler))
+            self._saved = state.step
+            self.tell({"event": "resumed", "step": state.step})
+            return state
+        raise FormatError(
+            self.folder, "holds no checkpoint that is whole: delete its step-* folders to begin anew"
+        )
 
     def _fingerprint(self) -> str:
         """Of what must not change between a run and its continuation."""
@@ -213,20 +247,19 @@ class Trainer:
 
     def _step(self, step: int, rate: float) -> tuple[float, float, bool]:
         """Loss in nats per token, norm of the gradient, and whether the weights were moved."""
-        s, ranks = self.settings, self.ranks
-        mine = range(ranks.rank, s.accumulate, ranks.world)
-        batches = [self._batch(step, i) for i in mine]
+        ranks = self.ranks
+        batches = [self._batch(step, i) for i in self._mine()]
         (count,) = ranks.total(sum(int((b[:, 1:] >= 0).sum()) for b in batches))
         self.optimizer.zero_grad(set_to_none=True)
-        summed = 0.0
+        losses = []
         for i, ids in enumerate(batches):
             with self._apart(last=i == len(batches) - 1):
-                loss = self._loss(ids)
-                summed += loss.item()
+                loss = self._loss_of(ids)
+                losses.append(loss.detach())
                 # Divided by the tokens of the whole step; DDP and FSDP take the mean over processes.
                 scaled: Any = self.scaler.scale(loss * (ranks.world / max(count, 1)))
                 scaled.backward()
-        (summed,) = ranks.total(summed)
+        (summed,) = ranks.total(float(torch.stack(losses).sum()))
         mean = summed / count if count else math.nan
         norm = self._clipped()
         if not (math.isfinite(mean) and math.isfinite(norm)):
@@ -238,12 +271,16 @@ class Trainer:
         self.scaler.update()
         return mean, norm, True
 
+    def _mine(self) -> range:
+        """The micro-batches of a step that this process takes."""
+        return range(self.ranks.rank, self.settings.accumulate, self.ranks.world)
+
     def _batch(self, step: int, micro: int) -> Tensor:
         s = self.settings
         number = (step * s.accumulate + micro) * s.batch
         return torch.from_numpy(self.windows.batch(number, s.batch)).to(self.ranks.device)
 
-    def _loss(self, ids: Tensor) -> Tensor:
+    def _loss_of(self, ids: Tensor) -> Tensor:
         """Sum over all targets, nats."""
         with torch.autocast(
             self.ranks.device.type, DTYPES[self.settings.dtype], self.settings.dtype != "float32"
@@ -271,79 +308,43 @@ class Trainer:
         norm = nn.utils.clip_grad_norm_(self.module.parameters(), most)
         return float(whole(norm))
 
-    # --- looks ------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def evaluate(self, batches: int = 0) -> float:
-        """Loss on held-out text, nats per token: of its first micro-batches, or of all of it."""
-        s, ids, ranks = self.settings, self.corpus.validation, self.ranks
-        self.module.eval()
-        starts = list(range(0, len(ids) - 1, s.context))
-        if batches:
-            starts = starts[: batches * s.batch]
-        summed, count = 0.0, 0
-        for i in range(ranks.rank * s.batch, len(starts), ranks.world * s.batch):
-            rows = [
-                torch.from_numpy(ids[a : a + s.context + 1].astype("int64")) for a in starts[i : i + s.batch]
-            ]
-            padded = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-100).to(ranks.device)
-            inputs, targets = padded[:, :-1].clamp_min(0), padded[:, 1:]
-            with torch.autocast(ranks.device.type, DTYPES[s.dtype], s.dtype != "float32"):
-                logits = self.plain(inputs) if ranks.world == 1 else self.module(inputs)
-            loss = functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
-            summed, count = summed + loss.item(), count + int((targets >= 0).sum())
-        self.module.train()
-        summed, total = ranks.total(summed, count)
-        return summed / total
-
-    def _per_byte(self, loss: float) -> dict[str, float]:
-        tokens = len(self.corpus.validation) - 1
-        return {"nats_per_byte": loss * tokens / self.corpus.validation_bytes}
-
-    def sample(self, length: int = 64, temperature: float = 0.8) -> str:
-        """What the model says now, always with the same random numbers."""
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(self.corpus.tokenizer))
-        ids = tokenizer.encode(self.settings.sample_prompt).ids or [0]
-        random = torch.Generator().manual_seed(self.settings.seed)
-        self.module.eval()
-        with torch.no_grad():
-            for _ in range(min(length, self.settings.context - len(ids))):
-                logits = self.plain(torch.tensor([ids], device=self.ranks.device))[0, -1].float().cpu()
-                ids.append(int(torch.multinomial((logits / temperature).softmax(0), 1, generator=random)))
-        self.module.train()
-        text: str = tokenizer.decode(ids)
-        return text
-
     # --- manners ----------------------------------------------------------------------------
 
-    def _due(self, step: int, every: int) -> bool:
-        return step % every == 0 or step == self.settings.steps
+    def _due(self, every: int) -> bool:
+        return self.state.step % every == 0 or self.state.step == self.settings.steps
 
-    def _save(self, state: checkpoint.State) -> None:
+    def _save(self) -> None:
+        """Write a checkpoint, if there isn't one of this step."""
+        if self._saved == self.state.step:
+            return
+        self.state = replace(self.state, scaler=self.scaler.state_dict())
         target = checkpoint.save(
-            self.folder, self.plain, self.optimizer, state, self.ranks, self.settings.keep
+            self.folder, self.plain, self.optimizer, self.state, self.ranks, self.settings.keep
         )
+        self._saved = self.state.step
         if self.ranks.first:
-            (self.folder / "settings.json").write_text(
-                json.dumps(asdict(self.settings), indent=1, default=str), encoding="utf-8"
-            )
-            self.tell({"event": "saved", "step": state.step, "path": str(target)})
+            with replacing(self.folder / "settings.json") as file:
+                file.write(json.dumps(asdict(self.settings), indent=1, default=str).encode())
+        self.tell({"event": "saved", "step": self.state.step, "path": str(target)})
 
     def _stopped(self) -> bool:
         return self.ranks.agree(bool(self._stop))
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C end the run after the step that is running; a second Ctrl-C at once."""
+        """SIGTERM and Ctrl-C end the run after the step that is running; a second Ctrl-C at once.
+
+        Before the first step they end it at once: whatever is being made then is made anew.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def stop(number: int, frame: object) -> None:
-            if self._stop and number == signal.SIGINT:
+            if number == signal.SIGINT and (self._stop or not self._begun):
                 raise KeyboardInterrupt
+            if not self._begun:
+                raise SystemExit(128 + number)
             self._stop = signal.Signals(number).name
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -352,22 +353,3 @@ class Trainer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _flops(model: Model, context: int) -> float:
-    """Operations of training for one token: forward, and twice as many backward."""
-    from glassgear.model.ledger import ledger
-
-    return 3.0 * ledger(model).flops_per_token(context // 2)
-
-
-def gemm_rate(device: torch.device, dtype: torch.dtype, seconds: float = 0.3) -> float:
-    """Floating-point operations a second of a large matrix product, the best of some."""
-    size = 1024 if device.type == "cpu" else 8192
-    a, b = (torch.randn(size, size, device=device, dtype=torch.float32).to(dtype) for _ in range(2))
-    best, until = math.inf, time.perf_counter() + seconds
-    while time.perf_counter() < until or best == math.inf:
-        start = time.perf_counter()
-        (a @ b)[0, 0].item()
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best

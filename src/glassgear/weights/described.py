@@ -1,7 +1,7 @@
 """Models that are known by their description alone: a file of one's own, or a published config.
 
-In: a TOML file, or a name of `model.presets`. Out: a `Checkpoint` without tensors. Everything that
-needs no weights works on it; `random_weights.py` can draw some.
+In: a TOML file, or a name of `model.presets`. Out: a `Checkpoint`, without tensors unless the file gives
+some (`given_weights.py`). Everything that needs no weights works on it; `random_weights.py` can draw some.
 """
 
 from __future__ import annotations
@@ -81,7 +81,12 @@ def read_design(path: Path) -> Checkpoint:
         raise FormatError(path, f"is no TOML: {trouble}") from None
     except (RecursionError, ValueError) as trouble:  # nested too deeply; numbers with too many digits
         raise FormatError(path, f"can't be read as TOML: {trouble}") from None
-    return Checkpoint(str(path), "model file", design(values, str(path)), {})
+    model = design(values, str(path))
+    if "weights" not in values:
+        return Checkpoint(str(path), "model file", model, {})
+    from glassgear.weights.given_weights import given_weights
+
+    return Checkpoint(str(path), "model file", model, given_weights(values["weights"], model, path))
 
 
 def with_random_weights(checkpoint: Checkpoint, seed: int) -> Checkpoint:

@@ -62,7 +62,9 @@ def vocabulary_of(path: Path) -> Mapping[str, Any] | Path | None:
     if path.is_dir():
         return path
     if described.is_described(path):
-        raise TokenizerError(f"{path} describes a model without a tokenizer: name one with --tokenizer")
+        raise TokenizerError(
+            f"{path} describes a model, and no tokenizer: name a tokenizer's file, or a model with one"
+        )
     kind = _kind(path)
     if kind == "gguf":
         from glassgear.weights import gguf
@@ -105,6 +107,8 @@ def _gguf(path: Path) -> Checkpoint:
     file = gguf.read(path)
     kind = file.metadata.get("general.architecture")
     family = by_gguf_type().get(kind) if isinstance(kind, str) else None
+    if kind is None:
+        raise FormatError(path, "doesn't say what it holds: its metadata has no general.architecture")
     if family is None or family.from_gguf is None:
         raise UnsupportedError(
             path, f"holds the architecture {kind!r}; this version runs {_listed(by_gguf_type())}"
@@ -171,22 +175,24 @@ def _folder(path: Path) -> Checkpoint:
     ends = generation.get("eos_token_id")
     if ends is None:
         ends = folder.config.get("eos_token_id")
+    known, strange = _ids(path, ends, model.vocab)
     return Checkpoint(
         str(path), "folder", model, placed, path,
-        end_ids=_ids(path, ends, model.vocab),
-        sampling=_sampling(generation),
-        notices=notices,
+        end_ids=known, sampling=_sampling(generation), notices=(*notices, *strange),
     )  # fmt: skip
 
 
-def _ids(path: Path, value: Any, vocab: int) -> frozenset[int]:
-    """`eos_token_id` is a number, a list of numbers, or absent."""
+def _ids(path: Path, value: Any, vocab: int) -> tuple[frozenset[int], list[str]]:
+    """`eos_token_id` is a number, a list of numbers, or absent; and what to say of ids that aren't there."""
     values = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
         raise FormatError(path, f"`eos_token_id` should be an id or a list of ids, found {value!r:.60}")
-    if strange := [v for v in values if not 0 <= v < vocab]:
-        raise FormatError(path, f"`eos_token_id` names id {strange[0]}, but the vocabulary has {vocab}")
-    return frozenset(values)
+    known = frozenset(v for v in values if 0 <= v < vocab)
+    return known, [
+        f"`eos_token_id` names id {v}, but the vocabulary has {vocab:,}: it can't end a text"
+        for v in values
+        if v not in known
+    ]
 
 
 def _sampling(generation: Mapping[str, Any]) -> dict[str, float]:

@@ -197,6 +197,7 @@ class Builder:
         self._dot = kernels
         self._alone = alone
         self._tables: list[tuple[int, Builder]] = []
+        self._copies: list[tuple[int, Value]] = []
         self.steps: list[Fields] = []
         self.kernels: list[Kernel] = []
         self.queues = 0
@@ -218,6 +219,7 @@ class Builder:
             for field, value in step.items():
                 row[field] = value
             row[Step.KERNEL] = addresses[kernel]
+        self._order_copies(out)
         for address, inner in self._tables:
             rows = inner.array(addresses).view(np.uint8).reshape(-1)
             self.memory.data(address, rows.size)[:] = rows
@@ -312,11 +314,22 @@ class Builder:
     def copy(self, x: Value) -> None:
         """A copy of rows, without a meeting after it. It does nothing until it is told where to.
 
-        For that, a program's PANELS become UNITS, OUTPUT and OUTPUT_STRIDE the place, BARRIER 1.
+        For that, a program's PANELS become UNITS, OUTPUT and OUTPUT_STRIDE the place, BARRIER what D says.
         """
+        self._copies.append((len(self.steps), x))
         pieces = next(n for n in (4, 2, 1) if x.width % n == 0)
         self.place_heads(x, x, (x.width // pieces,) * 2, x.width // pieces, Units(1, 0, pieces))
         self.steps[-1] |= {Step.PANELS: 0, Step.BARRIER: 0}
+
+    def _order_copies(self, program: NDArray[np.int64]) -> None:
+        """Note in D which copies others must wait for: where the next step writes to what is copied."""
+        fields = [field for field in range(STEP_FIELDS) if field != Step.INPUT]
+        copies = {number for number, _ in self._copies}
+        for number, x in self._copies:
+            after = next((i for i in range(number + 1, len(program)) if i not in copies), None)
+            if after is not None:
+                there = program[after, fields]
+                program[number, Step.D] = ((there >= x.address) & (there < x.address + x.stride)).any()
 
     def neighbours(self, x: Value, to: Value) -> None:
         """Each row beside the next and the one before."""

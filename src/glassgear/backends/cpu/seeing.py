@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -22,6 +21,7 @@ __all__ = ["SHORT", "show"]
 
 Floats = NDArray[np.float32]
 SHORT = 8  # rows up to which a step counts as short
+HELD = 32 << 20  # bytes of scores that wait to be shown
 COUNTS = {"rows": Frame.ROWS, "wanted": Frame.WANTED}  # kind of a mark -> how many rows its value has
 
 
@@ -41,8 +41,7 @@ def show(
     """
     run = _Run(cpu, program)
     if hasattr(hook, "wants"):
-        watcher = cast(Watcher, hook)
-        _watch(run, [m for m in marks if _wanted(m, watcher)], watcher, chunks, spans, logits)
+        _watch(run, marks, cast(Watcher, hook), chunks, spans, logits)
         return
     for mark in marks:
         _stop(run, mark, hook, chunks, spans, logits, copied=True)
@@ -69,41 +68,98 @@ class _Run:
             self.done = steps
 
 
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What a hook wants of a program.
+
+    Attributes:
+        marks: where to stop, or to copy scores.
+        scores: those of scores.
+        copies: numbers of the steps that copy.
+        address: of token 0's row, for each of them.
+        stride: bytes from row to row.
+    """
+
+    marks: list[Mark]
+    scores: list[Mark]
+    copies: NDArray[np.int64]
+    address: NDArray[np.int64]
+    stride: NDArray[np.int64]
+
+
 def _watch(
     run: _Run, marks: Sequence[Mark], hook: Watcher, chunks: Sequence[Chunk], spans: Sequence[Span],
     logits: Floats | None,
 ) -> None:  # fmt: skip
-    """Show the values of `marks`, with as few stops as the hook allows."""
-    copies: dict[int, tuple[int, int]] = {}  # number of a step -> address, bytes from row to row
+    """Show the values that a hook wants, with as few stops as it allows."""
+    frame, program = run.cpu._frame, run.program
+    # Of several sequences rows don't lie where a single one's would.
+    key = run.start, len(spans) == 1, bool(frame[Frame.WANTED] == frame[Frame.ROWS])
+    if key not in hook.plans:
+        hook.plans[key] = _plan(marks, hook, one=key[1], all_rows=key[2])
+    plan: _Plan = hook.plans[key]
+    first = chunks[spans[0].chunk].track.length if spans else 0
+    together = hook.reads_only and len(plan.scores) <= _room_for_scores(plan, chunks, spans)
     later: list[tuple[Mark, list[Floats]]] = []
-    program, rows = run.program, {kind: int(run.cpu._frame[field]) for kind, field in COUNTS.items()}
-    stops = []
-    for mark in marks:
-        if hook.reads_only and mark.copied and mark.kind in rows:
-            address = hook.place(mark.path, rows[mark.kind], mark.shape)
-            if address:
-                copies[mark.steps] = address, 4 * math.prod(mark.shape)
-                continue
-        if hook.reads_only and run.short and mark.kind == "scores":
-            later.append((mark, _scores(run.cpu, program, mark, chunks, spans)))
-            continue
-        stops.append(mark)
-    numbers = list(copies)
     try:
-        if copies:
-            program[numbers, Step.OUTPUT] = [address for address, _ in copies.values()]
-            program[numbers, Step.OUTPUT_STRIDE] = [stride for _, stride in copies.values()]
-            program[numbers, Step.PANELS] = program[numbers, Step.UNITS]
-            program[numbers, Step.BARRIER] = 1
-        for mark in stops:
-            _stop(run, mark, hook, chunks, spans, logits, copied=False)
+        program[plan.copies, Step.OUTPUT] = plan.address + first * plan.stride
+        program[plan.copies, Step.OUTPUT_STRIDE] = plan.stride
+        program[plan.copies, Step.PANELS] = program[plan.copies, Step.UNITS]
+        program[plan.copies, Step.BARRIER] = program[plan.copies, Step.D]
+        for mark in plan.marks:
+            if together and mark.kind == "scores":
+                later.append((mark, _scores(run.cpu, program, mark, chunks, spans)))
+            else:
+                _stop(run, mark, hook, chunks, spans, logits, copied=False)
         run.upto(len(program))
     finally:
-        program[numbers, Step.PANELS] = program[numbers, Step.BARRIER] = 0
+        program[plan.copies, Step.PANELS] = program[plan.copies, Step.BARRIER] = 0
         for mark, _ in later:
             program[mark.steps - 1, Step.G] = 0
-    for mark, kept in later:
-        _show_scores(run.cpu, mark, hook, chunks, spans, kept)
+    if later:
+        _show_later(hook, later)
+
+
+def _plan(marks: Sequence[Mark], hook: Watcher, one: bool, all_rows: bool) -> _Plan:
+    """Where to stop, and what to copy.
+
+    Args:
+        marks: of the program.
+        hook: wants some of them.
+        one: the pass is of a single sequence.
+        all_rows: each of its rows gives output.
+    """
+    stops, copies = [], []
+    for mark in marks:
+        if not _wanted(mark, hook):
+            continue
+        copied = mark.copied and (mark.kind == "rows" or (mark.kind == "wanted" and all_rows))
+        place = hook.place(mark.path, mark.shape) if copied and one and hook.reads_only else None
+        if place is None:
+            stops.append(mark)
+        else:
+            copies.append((mark.steps, *place))
+    numbers = np.array(copies, np.int64).reshape(-1, 3)
+    return _Plan(stops, [mark for mark in stops if mark.kind == "scores"], *numbers.T.copy())
+
+
+def _room_for_scores(plan: _Plan, chunks: Sequence[Chunk], spans: Sequence[Span]) -> int:
+    """How many gears' scores can wait until the program has run."""
+    if len(spans) != 1:  # where those of a sequence begin depends on the gear
+        return 0
+    seen = spans[0].rows * (chunks[spans[0].chunk].track.length + spans[0].rows)
+    heads = max((mark.shape[0] for mark in plan.scores), default=1)
+    return HELD // (4 * heads * seen)
+
+
+def _show_later(hook: Watcher, later: Sequence[tuple[Mark, list[Floats]]]) -> None:
+    """Show the scores and weights of one sequence, of all layers: those that are alike in one go."""
+    scores = [kept[0] for _, kept in later]
+    alike = len({one.shape for one in scores}) == 1
+    weights = softmax(np.stack(scores)) if alike else [softmax(one) for one in scores]
+    for (mark, _), one, other in zip(later, scores, weights, strict=True):
+        hook(f"{mark.path}.scores", one)
+        hook(f"{mark.path}.weights", other)
 
 
 def _stop(

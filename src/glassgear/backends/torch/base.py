@@ -33,25 +33,54 @@ class Cache:
         return new
 
 
+class Tables:
+    """Rotation tables of a model, from position 0 on; made once, and anew when a text gets longer."""
+
+    def __init__(self) -> None:
+        self._held: dict[Rope, tuple[Tensor, Tensor]] = {}
+
+    def upto(self, rope: Rope, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Cos and sin [length or more, dim/2], float32."""
+        held = self._held.get(rope)
+        if held is None or len(held[0]) < length or held[0].device != device:
+            # What is made in inference mode can't be used for training afterwards.
+            with torch.inference_mode(False):
+                held = self._held[rope] = _table(rope, 1 << max(length - 1, 63).bit_length(), device)
+        return held
+
+
+def _table(rope: Rope, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    frequencies = torch.tensor(inverse_frequencies(rope), dtype=torch.float32, device=device)
+    angle = torch.arange(length, device=device).float()[:, None] * frequencies
+    factor = attention_factor(rope)
+    return angle.cos() * factor, angle.sin() * factor
+
+
 @dataclass
 class Run:
-    """One pass: positions [t] that all sequences of the batch share, and what goes with them."""
+    """One pass: positions [t] that all sequences of the batch share, and what goes with them.
+
+    Attributes:
+        positions: int64 [t], `first` and the following ones.
+        types: token types [B, t].
+        cache: of the one sequence that is continued.
+        hook: sees values.
+        first: the first position.
+        tables: the model's rotation tables.
+    """
 
     positions: Tensor
     types: Tensor | None = None
     cache: Cache | None = None
     hook: Hook | None = None
-    _rotations: dict[Rope, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    first: int = 0
+    tables: Tables = field(default_factory=Tables)
 
     def rotation(self, rope: Rope) -> tuple[Tensor, Tensor]:
         """Cos and sin [t, dim/2] of the positions, float32."""
-        if rope not in self._rotations:
-            where = self.positions
-            frequencies = torch.tensor(inverse_frequencies(rope), dtype=torch.float32, device=where.device)
-            angle = where.float()[:, None] * frequencies
-            factor = attention_factor(rope)
-            self._rotations[rope] = (angle.cos() * factor, angle.sin() * factor)
-        return self._rotations[rope]
+        cos, sin = self.tables.upto(rope, self.first + len(self.positions), self.positions.device)
+        rows = slice(self.first, self.first + len(self.positions))
+        return cos[rows], sin[rows]
 
     def see(self, path: str, value: Tensor, shape: tuple[int, ...] = (-1,)) -> Tensor:
         """Show a value [1, t, ...] to the hook as [t, *shape]; its answer takes the value's place."""
@@ -101,6 +130,8 @@ class GearModule(nn.Module):
 
     def see(self, run: Run, name: str, value: Tensor, shape: tuple[int, ...] = (-1,)) -> Tensor:
         """Show a value of this gear."""
+        if run.hook is None:
+            return value
         return run.see(f"{self.path}.{name}" if name else self.path, value, shape)
 
 
@@ -143,11 +174,46 @@ def build(gear: Gear, path: str) -> nn.Module:
 def rotate(rope: Rope, x: Tensor, run: Run) -> Tensor:
     """Turn the first `rope.dim` channels of every head: [B, t, heads, head_dim] -> the same."""
     cos, sin = (table[:, None, :].to(x.dtype) for table in run.rotation(rope))
-    turned, rest = x[..., : rope.dim], x[..., rope.dim :]
-    if rope.pairing == "half":
-        a, b = turned.chunk(2, dim=-1)
-        out = torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
-    else:
-        a, b = turned[..., 0::2], turned[..., 1::2]
-        out = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
-    return torch.cat([out, rest], dim=-1) if rest.shape[-1] else out
+    if torch.compiler.is_compiling():  # the compiler fuses what is written plainly, and needs no help
+        return _plainly_turned(x, cos, sin, rope.dim, rope.pairing)
+    turned: Tensor = _Rotation.apply(x, cos, sin, rope.dim, rope.pairing)  # type: ignore[no-untyped-call]
+    return turned
+
+
+def _plainly_turned(x: Tensor, cos: Tensor, sin: Tensor, dim: int, pairing: str) -> Tensor:
+    part = x[..., :dim]
+    a, b = part.chunk(2, dim=-1) if pairing == "half" else (part[..., 0::2], part[..., 1::2])
+    both = a * cos - b * sin, a * sin + b * cos
+    out = torch.cat(both, dim=-1) if pairing == "half" else torch.stack(both, dim=-1).flatten(-2)
+    return torch.cat([out, x[..., dim:]], dim=-1) if dim < x.shape[-1] else out
+
+
+class _Rotation(torch.autograd.Function):
+    """A rotation, whose gradient is the rotation back: no table of zeros is made for the slices."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, dim: int, pairing: str) -> Tensor:
+        """[.., t, 1 or heads, head_dim] -> the same."""
+        ctx.save_for_backward(cos, sin)
+        ctx.dim, ctx.pairing = dim, pairing
+        return _turned(x, cos, sin, dim, pairing)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """The transposed matrix of a turn (times a factor) is the turn back (times it)."""
+        cos, sin = ctx.saved_tensors
+        return _turned(grad, cos, -sin, ctx.dim, ctx.pairing), None, None, None, None
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, dim: int, pairing: str) -> Tensor:
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    halves = pairing == "half"
+    for target, given, other, sign in ((0, 0, 1, -1.0), (1, 1, 0, 1.0)):
+        part, own, its = (
+            t[..., n * dim // 2 : (n + 1) * dim // 2] if halves else t[..., n:dim:2]
+            for t, n in ((out, target), (x, given), (x, other))
+        )
+        torch.mul(own, cos, out=part).addcmul_(its, sin, value=sign)
+    if dim < x.shape[-1]:
+        out[..., dim:] = x[..., dim:]
+    return out

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from glassgear.backends.base import Hook, Output
 from glassgear.backends.torch import attention, norms  # noqa: F401  # they enter their modules in the table
-from glassgear.backends.torch.base import Cache, GearModule, Run, module_for
+from glassgear.backends.torch.base import Cache, GearModule, Run, Tables, module_for
 from glassgear.backends.torch.ffn import ACTIVATIONS
 from glassgear.model.gears import (
     Block,
@@ -164,6 +164,7 @@ class ModelModule(GearModule):
     def __init__(self, model: Model) -> None:
         super().__init__(model, "")
         self.gears = model
+        self._tables = Tables()
 
     def forward(
         self,
@@ -190,7 +191,7 @@ class ModelModule(GearModule):
         """
         first = cache.length if cache is not None else 0
         positions = torch.arange(first, first + ids.shape[1], device=ids.device)
-        run = Run(positions, types, cache, hook)
+        run = Run(positions, types, cache, hook, first, self._tables)
         x = self._input(ids, run)
         for block in self.part("blocks") or ():
             x = block(x, run)

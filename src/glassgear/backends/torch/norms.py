@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -10,6 +12,31 @@ from glassgear.backends.torch.base import GearModule, Run, module_for
 from glassgear.model.gears import Affine, BatchNorm, LayerNorm, Norm, RMSNorm, ScaleNorm
 
 __all__ = ["NormModule"]
+
+
+class _RMS(torch.autograd.Function):
+    """RMSNorm with a gradient of its own: PyTorch's has no kernel for a CPU and goes through many."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """X / sqrt(mean(x^2) + eps) * weight, [.., dim]; the weight's gradient is summed over all rows."""
+        wide = x.float()
+        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        scale = (length.square_() / x.shape[-1] + eps).rsqrt_()
+        ctx.save_for_backward(x, weight, scale)
+        y: Tensor = (wide * scale).mul_(weight)
+        return y.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """With y = x * scale: dx = scale * (g - y * mean(g * y)), g the gradient times the weight."""
+        x, weight, scale = ctx.saved_tensors
+        y, wide = x.float() * scale, grad.float()
+        shared = wide * y
+        of_weight = shared.flatten(0, -2).sum(0).to(weight.dtype) if ctx.needs_input_grad[1] else None
+        mean = (shared @ weight.float()).unsqueeze(-1).div_(x.shape[-1])
+        of_x = (wide * weight).sub_(y.mul_(mean)).mul_(scale).to(x.dtype)
+        return of_x, of_weight, None
 
 
 @module_for(RMSNorm, LayerNorm, ScaleNorm, BatchNorm, Affine)
@@ -33,7 +60,10 @@ class NormModule(GearModule):
         gear = self.gear
         if isinstance(gear, RMSNorm):
             weight = self.weight + gear.offset if gear.offset else self.weight
-            return functional.rms_norm(x, (gear.dim,), weight.to(x.dtype), gear.eps)
+            if torch.compiler.is_compiling():
+                return functional.rms_norm(x, (gear.dim,), weight.to(x.dtype), gear.eps)
+            made: Tensor = _RMS.apply(x, weight, gear.eps)  # type: ignore[no-untyped-call]
+            return made
         if isinstance(gear, LayerNorm):
             return functional.layer_norm(x, (gear.dim,), self.weight, self.part("bias"), gear.eps)
         if isinstance(gear, ScaleNorm):

@@ -38,6 +38,7 @@ def design(values: Mapping[str, Any], path: str) -> Model:
         FormatError: a key that is unknown, missing, out of range or doesn't go with the others.
     """
     section = Section(values, path)
+    section.asked.add("weights")  # values, which are read where files are: weights/given_weights.py
     top = View([section], path)
     try:
         model = _model(top, section)

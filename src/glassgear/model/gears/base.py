@@ -28,6 +28,12 @@ class Gear:
         """The parameters this gear holds itself: name -> shape."""
         return {}
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the tree of its parts."""
+        from glassgear.model.display import gear_html
+
+        return gear_html(self)
+
 
 def walk(gear: Gear, path: str = "") -> Iterator[tuple[str, Gear]]:
     """Yield every gear below `gear` with its path, in the order in which a token meets them."""

@@ -247,19 +247,21 @@ class Explanation:
         """As data that JSON can hold; numbers that aren't finite become None.
 
         Args:
-            top: list so many of the largest terms, and their inputs alone; None: all, in order.
+            top: list so many of the largest terms, without the inputs of the others; None: all, in order.
         """
         terms, rest = (self.terms, 0.0) if top is None else self.largest(top)
         numbers = range(len(self.inputs))
-        shown = numbers if top is None else sorted({i for term in terms for i in term.inputs})
+        left_out = _inputs(self.terms) - _inputs(terms)
+        shown = [i for i in numbers if i not in left_out]
         made = self.made
         return {
             "path": self.path, "token": self.token, "text": self.text, "index": list(self.index),
             "axes": list(self.axes), "backend": self.backend, "gear": self.gear, "formula": self.formula,
             "source": self.source, "weights": dict(self.weights), "result": _finite(self.result),
-            "traced": _finite(self.traced), "exact": self.exact, "difference": _finite(self.difference),
-            "ulps": _finite(self.ulps), "magnitude": _finite(made.magnitude), "verdict": self.verdict,
-            "order": made.order, "stored": made.stored, "sum_of": made.summed,
+            "traced": _finite(self.traced), "exact": None if self.traced is None else self.exact,
+            "difference": _finite(self.difference), "ulps": _finite(self.ulps),
+            "magnitude": _finite(made.magnitude), "verdict": self.verdict, "order": made.order,
+            "stored": made.stored, "sum_of": made.summed,
             "inputs": [{"number": i} | _data(self.inputs[i]) for i in shown],
             "terms": [_data(term) for term in terms],
             **({} if top is None else {"rest": rest}),
@@ -277,6 +279,10 @@ class Explanation:
         from glassgear.trace.explain.page import as_html
 
         return as_html(self)
+
+
+def _inputs(terms: tuple[Term, ...]) -> set[int]:
+    return {number for term in terms for number in term.inputs}
 
 
 def _finite(value: float | None) -> float | None:

@@ -201,7 +201,7 @@ def _code(b: Block, i: int, term: Term) -> tuple[str, ...]:
 def _result(made: Explanation) -> Section:
     lines = [f"{number(made.result)}  {made.verdict}"]
     if made.made.order:
-        lines.append(f"computed here in {made.made.order}")
+        lines.append(f"computed: {made.made.order}")
     if made.inputs:
         lines.append("an input's own explanation: --follow NUMBER, or .follow(NUMBER)")
     return Section("result", tuple(lines))

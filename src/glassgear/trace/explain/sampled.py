@@ -51,9 +51,7 @@ def _log(value: float) -> float:
 def sampled(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     """Every stage that removes or changes ids, the random number, and where it fell."""
     if not desk.model.causal:
-        raise SettingError(
-            "this model reads a text in both directions: it doesn't continue it, so nothing is sampled"
-        )
+        raise SettingError("this model reads a text in both directions: it samples nothing")
     settings, first = _settings(desk), desk.trace.prompt - 1
     if token < first:
         raise SettingError(

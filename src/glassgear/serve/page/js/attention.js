@@ -23,11 +23,21 @@ export class Attention {
 
   /** Show scores or weights: {run, path, heads, tokens, labels, head, token, seen, theme}. */
   async show(data) {
+    const moved = data.token !== this.data?.token || data.tokens !== this.data?.tokens;
     this.data = data;
+    if (moved) this.follow();
     const key = `${data.run} ${data.path} ${data.tokens}`;
     if (key === this.key) { this.images.clear(); this.thumbs(); this.draw(); return; }
     this.key = key;
     await this._load(data, key);
+  }
+
+  /** Bring the chosen token's row into view. */
+  follow() {
+    const high = this.canvas.clientHeight - TOP, wide = this.canvas.clientWidth - GUTTER, size = this.data.tokens * this.cell, y = this.data.token * this.cell;
+    const into = (at, room) => Math.max(0, Math.min(y < at || y + this.cell > at + room ? y - room + this.cell * 2 : at, size - room));
+    this.y = into(this.y, high);
+    this.x = into(this.x, wide);
   }
 
   async _load(data, key) {

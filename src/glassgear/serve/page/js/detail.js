@@ -16,14 +16,14 @@ export class Detail {
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  /** {row: Float32Array or null, channel, theme, limit, name(channel)} */
+  /** {row: Float32Array or null, channel, theme, name(channel), title(first, last), each: a name under every bar} */
   show(data) { this.data = data; this.draw(); }
 
   get count() { return Math.floor((this.canvas.clientWidth - LEFT - 8) / this.bar); }
 
   get bar() {
     const fit = (this.canvas.clientWidth - LEFT - 8) / Math.max(1, this.data?.row?.length ?? 1);
-    return Math.max(BAR, Math.min(26, fit));
+    return Math.max(BAR, Math.min(this.data?.each ? 64 : 26, fit));
   }
 
   get first() {
@@ -43,18 +43,25 @@ export class Detail {
     const { context, width, height } = sized(this.canvas), { row, channel, theme } = this.data;
     context.font = `10.5px ${getComputedStyle(document.body).fontFamily}`;
     if (!row) return;
+    this._title(context, width);
     const first = this.first, shown = row.subarray(first, first + this.count), bar = this.bar;
     const finite = [...shown].filter(Number.isFinite), top = Math.max(0, ...finite), bottom = Math.min(0, ...finite);
-    const room = height - 40, span = top - bottom || 1, zero = 16 + room * (top / span);
+    const room = height - 46, span = top - bottom || 1, zero = 22 + room * (top / span);
     this._axis(context, width, { top, bottom, zero, room });
     shown.forEach((value, i) => {
       const c = first + i, x = LEFT + i * bar, high = Number.isFinite(value) ? (value / span) * room : 0;
       if (c === channel) { context.fillStyle = colour("accent-soft"); context.fillRect(x, 4, bar, height - 8); }
-      context.fillStyle = scale.css(scale.diverging(value, Math.max(top, -bottom) * 1.25, theme));
+      context.fillStyle = scale.css(scale.ofBar(value, Math.max(top, -bottom) || 1, theme));
       context.fillRect(x + 1, Math.min(zero, zero - high), bar - 2, Math.max(1, Math.abs(high)));
     });
     this._numbers(context, first, shown.length, height);
     if (channel >= first && channel < first + shown.length) this._chosen(context, channel - first, row[channel], width);
+  }
+
+  _title(context, width) {
+    context.fillStyle = colour("ink-3");
+    context.textAlign = "right"; context.textBaseline = "top";
+    context.fillText(this.data.title(this.first, Math.min(this.data.row.length, this.first + this.count) - 1), width - 10, 5);
   }
 
   _axis(context, width, { top, bottom, zero, room }) {
@@ -62,15 +69,15 @@ export class Detail {
     context.fillRect(LEFT, Math.round(zero), width - LEFT - 8, 1);
     context.fillStyle = colour("ink-3");
     context.textAlign = "right"; context.textBaseline = "middle";
-    if (top > 0) context.fillText(number(top, 3), LEFT - 8, 16);
-    if (bottom < 0) context.fillText(number(bottom, 3), LEFT - 8, 16 + room);
-    if (zero > 30 && zero < room + 2) context.fillText("0", LEFT - 8, zero);
+    if (top > 0) context.fillText(number(top, 3), LEFT - 8, 22);
+    if (bottom < 0) context.fillText(number(bottom, 3), LEFT - 8, 22 + room);
+    if (zero > 36 && zero < room + 8) context.fillText("0", LEFT - 8, zero);
   }
 
   _numbers(context, first, count, height) {
     context.fillStyle = colour("ink-3");
     context.textAlign = "center"; context.textBaseline = "alphabetic";
-    const every = Math.max(1, scale.rounded(46 / this.bar));
+    const every = this.data.each ? 1 : Math.max(1, scale.rounded(46 / this.bar));
     for (let i = 0; i < count; i++) if ((first + i) % every === 0) context.fillText(this.data.name(first + i), LEFT + (i + 0.5) * this.bar, height - 7);
   }
 

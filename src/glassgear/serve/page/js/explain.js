@@ -66,22 +66,30 @@ function terms(found, follow, more) {
   const factors = Object.keys(ordered[0].factors ?? {});
   const byNumber = new Map((found.inputs ?? []).map((input) => [input.number, input]));
   let sum = 0;
-  return h("section", {}, h("h3", { text: all.length > shown ? t("terms_of", { shown: kept.length, all: grouped(all.length), rest: signed(rest) }) : t("terms") }),
+  return h("section", {}, h("h3", { text: all.length > shown || found.rest ? t("terms_of", { shown: kept.length, rest: signed(rest) }) : t("terms"), title: found.order || null }, found.sum_of ? h("small", { text: ` · ${found.sum_of}` }) : null),
     h("table", { class: "terms" },
       h("thead", {}, h("tr", {}, h("th", { text: t("from") }), factors.map((name) => h("th", { class: "n", text: name })), h("th", { class: "n", text: t("adds") }), h("th"), h("th", { class: "n", text: t("running_sum") }))),
       h("tbody", {}, kept.map((term, i) => {
-        const input = term.inputs?.length ? byNumber.get(term.inputs[0]) : null;
         sum += term.value;
-        return h("tr", {}, h("td", {}, input ? h("button", { class: "text", onclick: () => follow(input), title: place(input), data: { key: `t ${i}`, follow: i }, text: term.name }) : term.name),
+        return h("tr", {}, h("td", {}, source(term, i, byNumber, follow)),
           factors.map((name) => h("td", { class: "n", text: number(term.factors[name], 5) })), h("td", { class: "n strong", text: signed(term.value, 5) }),
           h("td", { class: "grow" }, bar(term.value, most)), h("td", { class: "n", text: number(sum, 5) }));
       }))),
     all.length > shown ? h("button", { class: "text", onclick: more, text: t("more"), data: { key: "more" } }) : null);
 }
 
+/** What a term comes from, each of its inputs to be followed. */
+function source(term, i, byNumber, follow) {
+  const found = (term.inputs ?? []).map((number) => byNumber.get(number)).filter(Boolean);
+  const button = (input, text, k) => h("button", { class: "text", onclick: () => follow(input), title: place(input), data: { key: `t ${i} ${k}`, follow: i }, text });
+  if (!found.length) return term.name;
+  if (found.length === 1) return button(found[0], term.name, 0);
+  return [`${term.name}: `, found.map((input, k) => [k ? " · " : "", button(input, input.name.split(" ")[0], k)])];
+}
+
 function bar(value, most) {
   const share = Math.min(1, Math.abs(value) / most) * 50;
-  return h("div", { class: "bar-cell" }, h("i", { style: { left: `${value < 0 ? 50 - share : 50}%`, width: `${Math.max(0.6, share)}%`, background: scale.css(scale.diverging(value, most * 1.2, state.theme)) } }));
+  return h("div", { class: "bar-cell" }, h("i", { style: { left: `${value < 0 ? 50 - share : 50}%`, width: `${Math.max(0.6, share)}%`, background: scale.css(scale.ofBar(value, most, state.theme)) } }));
 }
 
 const place = (input) => `${input.path} [${input.index.join(", ")}] · ${t("token_no", { n: input.token })} · ${number(input.value, 6)}`;
@@ -98,10 +106,10 @@ function block(one) {
   const most = Math.max(1, ...one.levels.map(Math.abs)), last = one.first + one.codes.length - 1;
   const line = [`${t("scale")} ${number(one.scale, 6)}`];
   if (one.minimum !== null) line.push(`${t("minimum")} ${number(one.minimum, 6)}`);
-  for (const [name, value] of Object.entries(one.stored ?? {})) line.push(`${name} ${value}`);
+  const stored = Object.entries(one.stored ?? {}).map(([name, value]) => `${name} ${value}`).join("\n");
   const weight = one.levels[0] * one.scale + (one.minimum ?? 0);
   return h("div", { class: "block" },
-    h("p", { class: "small", text: `${t("block_no", { n: one.number, a: one.first, b: last })} · ${line.join(" · ")}` }),
+    h("p", { class: "small", title: stored, text: `${t("block_no", { n: one.number, a: one.first, b: last })} · ${line.join(" · ")}` }),
     h("div", { class: "codes" }, one.codes.map((code, i) => {
       const own = one.levels[i] * one.scale + (one.minimum ?? 0);
       const rgb = scale.diverging(own, most * Math.abs(one.scale), state.theme);
@@ -111,8 +119,9 @@ function block(one) {
 }
 
 function inputs(found, follow) {
-  const all = found.inputs ?? [];
-  if (!all.length || (found.terms?.length && found.terms.some((term) => term.inputs?.length))) return null;
+  const within = new Set((found.terms ?? []).flatMap((term) => term.inputs ?? []));
+  const all = (found.inputs ?? []).filter((input) => !within.has(input.number));
+  if (!all.length) return null;
   return h("section", {}, h("h3", { text: t("inputs") }), h("div", { class: "chips-in" }, all.slice(0, shown * 2).map((input, i) =>
     h("button", { onclick: () => follow(input), title: place(input), data: { key: `i ${i}`, follow: i } }, h("span", { text: `${input.name} ` }), number(input.value, 5)))));
 }

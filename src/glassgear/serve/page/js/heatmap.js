@@ -38,7 +38,7 @@ export class Heatmap {
 
   get high() {
     const room = (this.canvas.clientHeight - TOP) / Math.max(1, this.data.tokens);
-    return Math.max(15, Math.min(34, room));
+    return Math.max(15, Math.min(52, room));
   }
 
   /** Bring the chosen number into view. */
@@ -52,6 +52,12 @@ export class Heatmap {
       if (centre || x < this.x || x + this.wide > this.x + this.columns) this.x = x - this.columns / 2;
     }
     this.x = Math.max(0, Math.min(this.x, about.width * this.wide - this.columns));
+  }
+
+  /** Scroll to a channel without choosing it. */
+  look(channel) {
+    this.x = Math.max(0, Math.min(channel * this.wide - this.columns / 2, this.data.about.width * this.wide - this.columns));
+    this.draw();
   }
 
   at(event) {

@@ -18,7 +18,7 @@ export function encode(state) {
   const parts = [];
   const add = (key, value) => parts.push(`${key}=${encodeURIComponent(value).replace(/%20/g, "+").replace(/%2C/g, ",").replace(/%3A/g, ":")}`);
   for (const [key, name] of PLAIN) if (state[name]) add(key, state[name]);
-  for (const [key, name] of WHOLE) if (Number.isInteger(state[name])) add(key, state[name]);
+  for (const [key, name] of WHOLE) if (Number.isInteger(state[name]) && (state[name] || name === "token")) add(key, state[name]);
   if (state.index?.length) add("i", state.index.join(","));
   const sampling = samplingText(state.sampling);
   if (sampling) add("s", sampling);

@@ -72,7 +72,7 @@ class Pen {
     strip, s("title", {}, `${fullName(value)}\n${value}`));
     node.style.setProperty("--after", `${Math.min(1, 0.06 * this.n++)}s`);
     this.front.append(node);
-    places.push({ value, element: strip, width: width - 12 });
+    if (nodeOf(value)?.values.includes(value)) places.push({ value, element: strip, width: width - 12 });
     order.push({ gear, value });
     return node;
   }
@@ -112,13 +112,15 @@ class Pen {
     const high = paths.length > 40 ? 4 : 6;
     this.y += 2;
     paths.forEach((path, i) => {
+      const form = (one) => state.nodes.get(one)?.alike;
+      if (i && form(path) !== form(paths[i - 1])) this.y += 5; // other layers than those above
       const y = this.y, n = last(path);
       this.front.append(s("g", { class: "layer", tabindex: -1, role: "button", "aria-label": nameOf(path), data: { layer: n, key: `l ${n}` }, onclick: () => actions.open(Number(n)) },
         s("rect", { class: "face", x: LEFT, y, width: RIGHT - LEFT, height: high - 1.5 }),
         s("rect", { class: "a", x: LEFT + 1, y: y + 0.75, width: 0, height: high - 3 }),
         s("rect", { class: "f", x: (LEFT + RIGHT) / 2, y: y + 0.75, width: 0, height: high - 3 }),
         s("rect", { class: "hit", x: SPINE, y, width: RIGHT - SPINE, height: high }), s("title", {}, nameOf(path))));
-      if (i === 0 || i === paths.length - 1) this.front.append(s("text", { class: "dim right", x: LEFT - 5, y: y + 6 + (i ? 0 : 1) }, n));
+      if (i === 0 || (i === paths.length - 1 && i * high > 10)) this.front.append(s("text", { class: "dim right", x: LEFT - 5, y: y + 6 + (i ? 0 : 1) }, n));
       this.y += high;
     });
     this.y += 6;
@@ -232,8 +234,9 @@ class Pen {
   }
 
   tensors(node) {
-    for (const tensor of node.tensors) {
-      this.front.append(s("text", { x: LEFT, y: this.y + 12 }, last(tensor.path)), s("text", { class: "dim right", x: RIGHT, y: this.y + 12 }, `${tensor.shape.map(grouped).join(" × ")} · ${tensor.type}`));
+    const held = [...node.tensors, ...node.parts.flatMap((part) => state.nodes.get(part)?.tensors ?? [])];
+    for (const tensor of held) {
+      this.front.append(s("text", { x: LEFT, y: this.y + 12 }, tensor.path.slice(node.path.length + 1)), s("text", { class: "dim right", x: RIGHT, y: this.y + 12 }, `${tensor.shape.map(grouped).join(" × ")} · ${tensor.type}`));
       this.y += 19;
     }
   }
@@ -252,7 +255,8 @@ const halves = () => { const w = (RIGHT - LEFT - 6) / 2; return [0, 1].map((i) =
 
 /** The value that stands for a gear: the one of its own name, or the first that it shows. */
 export function valueOf(gear) {
-  const values = state.nodes.get(gear)?.values ?? [];
+  const node = state.nodes.get(gear), values = node?.values ?? [];
+  if (node?.kind === "Rope") return gear.replace(/rope$/, "query_rotated");
   return values.includes(gear) ? gear : values[0] ?? gear;
 }
 

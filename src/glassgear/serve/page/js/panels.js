@@ -16,7 +16,7 @@ export function start(act) {
   const panel = (id, name) => h("section", { class: `panel ${name}`, id });
   const folded = (id, key) => h("details", { class: "panel", id, open: true }, h("summary", {}, h("span", { data: { text: key } })), h("div", { class: "inside" }));
   byId("right").append(panel("text", "text-panel"), panel("next", "next-panel"), folded("lens", "lens_title"), folded("ledger", "ledger"));
-  byId("next").append(h("header"), h("ol", { class: "candidates" }), h("div", { class: "sliders" }));
+  byId("next").append(h("header"), h("ol", { class: "candidates", data: { label: "candidates_label" } }), h("div", { class: "sliders" }));
   byId("lens").addEventListener("toggle", () => { if (byId("lens").open) actions.lens(); });
   on("texts token promptLength language other done", text);
   on("candidates language texts token", next);
@@ -41,7 +41,7 @@ function marked(text) {
 function text() {
   const made = chips(state.texts, state.bytes, state.special);
   const line = h("div", { class: "chips" }, made.map((chip, i) => chipOf(chip, i, { current: state.token, made: i >= state.promptLength, onclick: () => actions.token(i), title: `${t("token_no", { n: i })} · id ${state.ids[i]}` })));
-  swap(byId("text"), h("header", {}, h("h2", { text: state.other ? t("original") : t("text") }), h("small", { text: state.texts.length ? `${state.texts.length} ${t("token")}` : "" })), line,
+  swap(byId("text"), h("header", {}, h("h2", { text: state.other ? t("original") : t("text") }), h("small", { text: state.texts.length ? t("tokens", { n: state.texts.length }) : "" })), line,
     state.done ? h("p", { class: "small", text: state.done === "stop" ? t("stopped") : t("full") }) : null, other());
   byId("text").querySelector(".current")?.scrollIntoView({ block: "nearest" });
 }

@@ -14,9 +14,15 @@ export function spelled(text) {
   return text.replace(/[Ġ▁]/g, " ").replace(/Ċ/g, "\n").replace(/ĉ/g, "\t");
 }
 
-/** Space and line end made visible. */
+/** Line ends and characters that nobody sees made visible. */
 export function visible(text) {
-  return text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/\r/g, "␍");
+  return text.replace(/\n/g, "↵").replace(/\t/g, "⇥").replace(/\r/g, "␍")
+    .replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cn}\u00a0\u115f\u2000-\u200a\u2028\u2029\u202f\u3000\ufffd]/gu, (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
+}
+
+/** Bytes (hex) of a token that the server writes as `<E5 AE>`, or null: they aren't whole characters. */
+export function bytesOf(text) {
+  return /^<[0-9A-F]{2}( [0-9A-F]{2})*>$/.test(text) ? text.slice(1, -1).replaceAll(" ", "").toLowerCase() : null;
 }
 
 /** One token on its own, for lists. */
@@ -40,17 +46,20 @@ export function quoted(entry) {
  * Returns [{text, special, part: null | {bytes, of, glyph}}], one for each token.
  */
 export function chips(texts, hexes, special = []) {
+  const known = [];
   const made = texts.map((text, i) => {
-    const own = hexes?.[i] === undefined ? spelled(text) : whole(hexes[i]);
+    const hex = hexes?.[i] ?? (special[i] ? null : bytesOf(text));
+    if (hex) known[i] = hex;
+    const own = hex ? whole(hex) : spelled(text);
     return { text: own, special: Boolean(special[i]), part: null };
   });
   let start = -1;
   for (let i = 0; i < made.length; i++) {
     if (made[i].text !== null) { start = -1; continue; }
     if (start < 0) start = i;
-    const bytes = hexes.slice(start, i + 1).join("");
+    const bytes = known.slice(start, i + 1).join("");
     const glyph = whole(bytes);
-    made[i].text = (hexes[i].match(/../g) ?? []).join(" ").toUpperCase();
+    made[i].text = (known[i].match(/../g) ?? []).join(" ").toUpperCase();
     made[i].part = { glyph: null };
     if (glyph !== null) { made[i].part.glyph = glyph; start = -1; }
   }

@@ -63,6 +63,9 @@ export function share(value, theme) {
   return [colours[i], colours[i + 1], colours[i + 2]];
 }
 
+/** The colour of a bar: its length tells the size, so that even a small one is seen well. */
+export const ofBar = (value, most, theme) => diverging(Math.sign(value) * (0.45 + 0.35 * Math.min(1, Math.abs(value) / most)), 1, theme);
+
 /** A colour as CSS takes it. */
 export const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
 

@@ -36,15 +36,10 @@ const T = {
   stopped: ["The model ended the text here.", "模型在此结束了文本。"],
   full: ["The context is full.", "上下文已满。"],
   copied: ["The link is copied: it opens this very view.", "链接已复制：打开即是当前视图。"],
-  saved: ["Saved {name}", "已保存 {name}"],
   parameters: ["Parameters", "参数"],
   share_of_model: ["of the model", "占全模型"],
-  stored: ["stored", "存储"],
   no_parameters: ["no parameters", "没有参数"],
   ledger: ["Parameter ledger", "参数账本"],
-  tensor: ["Tensor", "张量"],
-  shape: ["Shape", "形状"],
-  type: ["Type", "类型"],
   source: ["Definition", "定义"],
   // views
   view_value: ["Values", "数值"],
@@ -58,8 +53,11 @@ const T = {
   no_value: ["This gear holds others: pick one of them, or one of its values above.", "这个部件由其他部件组成：请选择其中之一。"],
   nothing_yet: ["Run a prompt to see values.", "运行一段提示词即可看到数值。"],
   token: ["token", "token"],
+  tokens: ["{n} tokens", "{n} 个 token"],
+  bars_of: ["“{a}” · {axis} {from} to {to}", "“{a}” · {axis} {from} 到 {to}"],
   token_no: ["token {n}", "第 {n} 个 token"],
   channel: ["channel", "通道"], head: ["head", "头"], seen: ["reads", "读取"], expert: ["expert", "专家"], entry: ["entry", "词条"],
+  many_token: ["{n} tokens", "{n} 个 token"], many_channel: ["{n} channels", "{n} 通道"], many_head: ["{n} heads", "{n} 头"], many_seen: ["{n} read", "{n} 被读"], many_expert: ["{n} experts", "{n} 专家"], many_entry: ["{n} entries", "{n} 词条"],
   mean: ["mean", "均值"], std: ["deviation", "标准差"], min: ["min", "最小"], max: ["max", "最大"], zeros: ["zeros", "零"],
   bad_numbers: ["NaN or infinite", "NaN 或无穷"],
   scroll_hint: ["Ctrl + wheel zooms · click explains a number", "Ctrl + 滚轮缩放 · 点击解释一个数"],
@@ -74,7 +72,7 @@ const T = {
   explained: ["Where this number comes from", "这个数从哪里来"],
   close: ["Close (Esc)", "关闭（Esc）"],
   terms: ["Terms by size", "各项（按大小）"],
-  terms_of: ["{shown} of {all} terms, the largest first; the rest adds {rest}", "{all} 项中最大的 {shown} 项；其余合计 {rest}"],
+  terms_of: ["The {shown} largest terms; the rest adds {rest}", "最大的 {shown} 项；其余合计 {rest}"],
   more: ["Show more", "显示更多"],
   from: ["from", "来自"], adds: ["adds", "贡献"], running_sum: ["running sum", "累加"],
   inputs: ["Inputs", "输入"],
@@ -85,8 +83,6 @@ const T = {
   codes_line: ["weight = code × scale + minimum", "权重 = 编码 × 缩放 + 最小值"],
   codes_only: ["weight = level × scale", "权重 = 级数 × 缩放"],
   scale: ["scale", "缩放"], minimum: ["minimum", "最小值"],
-  traced: ["traced", "运行中记录"],
-  no_terms: ["This number isn't a sum.", "这个数不是求和得到的。"],
   // right
   text: ["Text", "文本"],
   original: ["Original", "原来"],
@@ -108,10 +104,16 @@ const T = {
   stream: ["stream", "残差流"], attention: ["attention", "注意力"], ffn: ["FFN", "前馈网络"],
   heads_intro: ["For each head, where “{a}” looks. A cell's colour is the weight of the token that the head reads most; hover says which. Click opens the head.", "每个头里 “{a}” 看向哪里。颜色是该头读取最多的 token 的权重；悬停显示是哪个。点击打开该头。"],
   reads_most: ["reads “{a}” with {w}", "读取 “{a}”，权重 {w}"],
-  mark_heads: ["Mark heads that read:", "标出读取以下位置的头："],
+  short_names: [
+    { attention_norm: "norm", query: "Q", key: "K", value: "V", weights: "wts", mixed: "mix", output: "out", attention_residual: "+ attn", ffn_norm: "norm", gate: "gate", up: "up", activated: "act", product: "prod", down: "down", ffn_residual: "+ FFN" },
+    { attention_norm: "归一", query: "Q", key: "K", value: "V", weights: "权重", mixed: "混合", output: "输出", attention_residual: "+注意", ffn_norm: "归一", gate: "门", up: "升维", activated: "激活", product: "乘积", down: "降维", ffn_residual: "+前馈" },
+  ],
+  largest_logits: ["the largest logits after “{a}”", "“{a}” 之后最大的 logits"],
+  logit: ["logit", "logit"], probability: ["probability", "概率"], final_probability: ["in the draw", "抽取时"],
+  candidates_table: ["Candidates: click a number to see where it comes from", "候选：点一个数，看它从哪里来"],
   // sampling
   sampling_intro: ["From logits to one token: every stage in order, what it kept and the likeliest of what it removed.", "从 logits 到一个 token：按顺序列出每个阶段、留下多少、去掉的里面最可能的是什么。"],
-  stage: ["Stage", "阶段"], kept: ["kept", "留下"], removed: ["removed", "去掉"], nothing: ["nothing", "无"],
+  stage: ["Stage", "阶段"], kept: ["kept", "留下"], removed: ["removed", "去掉"],
   draw: ["The draw", "抽取"],
   draw_says: ["The random number {u} falls between {a} and {b}: “{t}”.", "随机数 {u} 落在 {a} 与 {b} 之间：“{t}”。"],
   draw_greedy: ["Temperature 0 or top-k 1: the largest logit is taken, nothing is drawn.", "温度为 0 或 top-k 为 1：直接取最大的 logit，不抽取。"],
@@ -120,14 +122,15 @@ const T = {
   prompt_intro: ["From what was typed to ids. Control tokens are drawn in grey; tokens that hold only part of a character carry its bytes.", "从输入的文字到编号。控制 token 为灰色；只含半个字符的 token 显示其字节。"],
   template: ["What the template makes of it", "模板展开后"],
   pieces: ["Pieces and ids", "切分与编号"],
-  warnings: ["Warnings", "警告"],
   edit_chat: ["As a chat message", "作为对话消息"],
   // cache
   cache_intro: ["Each layer keeps the keys and values of every token it has seen: one column a token, one row a layer. A new token adds a column and reads all of them; without the cache, every earlier token would be computed again.", "每层保留所见每个 token 的 K 和 V：一列一个 token，一行一层。新 token 添加一列并读取全部；没有缓存，就得把前面所有 token 重新算一遍。"],
+  from_prompt: ["of the prompt, run at once", "提示词，一次算完"], from_steps: ["made since, one by one", "之后逐个生成"],
   cached_tokens: ["tokens kept", "已缓存 token"], cache_bytes: ["memory", "内存"], saved: ["operations saved so far", "至今省下的运算"],
   saved_to: ["Saved {name}", "已保存 {name}"],
   // compare
   compare_intro: ["How far the two runs are apart, by gear: the length of the difference over the length of the original. Rows are layers. Click opens the gear.", "两次运行在每个部件上相差多少：差的长度除以原来的长度。行是层。点击打开该部件。"],
+  compare_at: ["Compared at token {n}, “{a}”.", "在第 {n} 个 token “{a}” 处比较。"],
   compare_none: ["Nothing beside it yet. Change the machine, or put a second prompt or model beside this one.", "还没有对照。可以改动机器，或再放一个提示词或模型。"],
   outputs: ["Next token, before and after", "下一个 token：前后对比"],
   kl: ["KL divergence {n} nats", "KL 散度 {n} nats"],
@@ -139,7 +142,6 @@ const T = {
   change_title: ["Change the machine", "改动机器"],
   change_what: ["What", "做什么"],
   zero_head: ["Switch off one head", "关掉一个注意力头"],
-  zero_gear: ["Switch off {name}", "关掉{name}"],
   zero_attention: ["Switch off attention", "关掉注意力"],
   zero_ffn: ["Switch off the feed-forward network", "关掉前馈网络"],
   zero_residual: ["Cut the residual past attention", "切断绕过注意力的残差"],
@@ -150,11 +152,13 @@ const T = {
   add_change: ["Add", "添加"],
   apply: ["Run it beside the original", "与原来并排运行"],
   cancel: ["Cancel", "取消"],
-  no_changes: ["No change yet.", "还没有改动。"],
   is_off: ["{name} off", "{name} 关闭"],
   is_cut: ["{name} cut", "{name} 切断"],
   becomes: ["{name} becomes {to}", "{name} 换成 {to}"],
   compare_title: ["Put a second run beside this one", "再放一次运行作对照"],
+  other_model: ["Another model …", "其他模型 …"],
+  model_hint: ["A name that glassgear list shows, or the path of a file", "glassgear list 列出的名字，或文件路径"],
+  load: ["Load", "加载"],
   clear_other: ["Remove the second run", "移除对照"],
   export_title: ["Export or share", "导出或分享"],
   share_link: ["Copy a link", "复制链接"], share_link_more: ["Model, prompt, gear, token and number", "模型、提示词、部件、token 与数"],
@@ -174,11 +178,11 @@ const T = {
   tour_next: ["Next", "下一步"], tour_back: ["Back", "上一步"], tour_end: ["End tour", "结束导览"],
   // names of gears and values, by the last word of the path
   names: [
-    { "": "Model", embed: "Embedding", positions: "Positions", norm: "Final norm", head: "Head", attention_norm: "Norm", ffn_norm: "Norm", attention: "Attention", ffn: "FFN", query: "Query", key: "Key", value: "Value", rope: "RoPE", query_rotated: "Query, rotated", key_rotated: "Key, rotated", scores: "Scores", weights: "Weights", mixed: "Mixed values", output: "Output", gate: "Gate", up: "Up", activated: "Activated", product: "Product", down: "Down", attention_residual: "Stream + attention", ffn_residual: "Stream + FFN", router: "Router", experts: "Experts" },
-    { "": "模型", embed: "嵌入", positions: "位置", norm: "最终归一化", head: "输出头", attention_norm: "归一化", ffn_norm: "归一化", attention: "注意力", ffn: "前馈网络", query: "查询 Q", key: "键 K", value: "值 V", rope: "RoPE", query_rotated: "旋转后的 Q", key_rotated: "旋转后的 K", scores: "分数", weights: "权重", mixed: "混合值", output: "输出", gate: "门", up: "升维", activated: "激活后", product: "乘积", down: "降维", attention_residual: "残差流 + 注意力", ffn_residual: "残差流 + 前馈", router: "路由", experts: "专家" },
+    { "": "Model", embed: "Embedding", positions: "Positions", norm: "Final norm", head: "Head", attention_norm: "Norm", ffn_norm: "Norm", attention: "Attention", ffn: "FFN", query: "Query", key: "Key", value: "Value", rope: "RoPE", query_rotated: "Q rotated", key_rotated: "K rotated", scores: "Scores", weights: "Weights", mixed: "Mixed", output: "Output", gate: "Gate", up: "Up", activated: "Activated", product: "Product", down: "Down", attention_residual: "Stream + attention", ffn_residual: "Stream + FFN", router: "Router", experts: "Experts" },
+    { "": "模型", embed: "嵌入", positions: "位置", norm: "最终归一化", head: "输出头", attention_norm: "归一化", ffn_norm: "归一化", attention: "注意力", ffn: "前馈网络", query: "查询 Q", key: "键 K", value: "值 V", rope: "RoPE", query_rotated: "旋转 Q", key_rotated: "旋转 K", scores: "分数", weights: "权重", mixed: "混合值", output: "输出", gate: "门", up: "升维", activated: "激活后", product: "乘积", down: "降维", attention_residual: "残差流 + 注意力", ffn_residual: "残差流 + 前馈", router: "路由", experts: "专家" },
   ],
   block: ["Layer {n}", "第 {n} 层"],
-  stack_above: ["{n} more layers", "另有 {n} 层"],
+
 };
 
 let column = 0;
@@ -204,6 +208,12 @@ export function fullName(path) {
   const block = /^blocks\.(\d+)\./.exec(path);
   const own = nameOf(path);
   return block ? `${t("block", { n: block[1] })} · ${own}` : own;
+}
+
+/** A name for narrow columns. */
+export function shortName(name) {
+  const last = name.slice(name.lastIndexOf(".") + 1);
+  return T.short_names[column][last] ?? nameOf(last);
 }
 
 /** The name of a sampling stage. */

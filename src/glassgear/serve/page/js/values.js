@@ -25,8 +25,8 @@ export class Values {
   }
 
   /** Shape and axes of a value without its tokens: {width, axes, inner: [heads, channels]}. */
-  async shape(run, path) {
-    const key = `${run} ${path}`;
+  async shape(run, path, tokens) {
+    const key = `${run} ${path} ${tokens}`;
     if (!this.shapes.has(key)) {
       const asked = get(`runs/${run}/summary`, { path }).then((one) => {
         const inner = one.shape.filter((_, i) => one.axes[i] !== "token");

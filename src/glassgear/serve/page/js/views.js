@@ -5,7 +5,7 @@ import { bytes, grouped, number, percent, short } from "./format.js";
 import { chips, quoted } from "./pieces.js";
 import * as scale from "./scale.js";
 import { state } from "./store.js";
-import { fullName, nameOf, stageName, t } from "./texts.js";
+import { fullName, nameOf, shortName, stageName, t } from "./texts.js";
 
 const labelOf = (i) => (state.texts[i] === undefined ? "" : quoted({ text: state.texts[i], bytes: state.bytes[i] }));
 const intro = (key, values) => h("p", { class: "view-intro", text: t(key, values) });
@@ -39,7 +39,7 @@ export function lens(box, actions) {
 export function growth(box, actions) {
   const found = state.growth;
   if (!found?.layers?.length) { swap(box, h("p", { class: "empty", text: "…" })); return; }
-  const W = 900, H = 380, left = 58, bottom = 34, top = 26, n = found.layers.length, wide = (W - left - 12) / n;
+  const W = Math.max(480, Math.min(1100, box.clientWidth - 36)), H = Math.max(300, Math.min(620, box.clientHeight - 110)), left = 58, bottom = 34, top = 26, n = found.layers.length, wide = (W - left - 12) / n;
   const at = (list) => (list ? list[Math.min(state.token, list.length - 1)] : 0);
   const rows = found.layers.map((l) => [at(l.norm_stream), at(l.norm_attention), at(l.norm_ffn)]);
   const most = scale.rounded(Math.max(...rows.flat()) * 1.02), least = scale.rounded(Math.max(1e-3, Math.min(...rows.flat()) / 2.5));
@@ -70,7 +70,7 @@ export function heads(box, actions) {
     h("table", { class: "matrix" }, h("thead", {}, h("tr", {}, h("th"), Array.from({ length: most }, (_, i) => h("th", { text: i })))),
       h("tbody", {}, found.layers.map((layer, l) => h("tr", {}, h("th", { text: t("layer", { n: l }) }), layer.heads.map((reads, i) => {
         const top = reads[0], says = reads.map((r) => t("reads_most", { a: labelOf(r.token), w: percent(r.weight) })).join("\n");
-        const rgb = scale.share(top?.weight ?? 0, state.theme);
+        const rgb = scale.share((top?.weight ?? 0) ** 2, state.theme);
         return h("td", {}, h("button", { "aria-label": `${t("layer", { n: l })}, ${t("head_no", { n: i })}: ${says}`, title: says, style: { background: scale.css(rgb), color: (rgb[0] * 3 + rgb[1] * 6 + rgb[2]) / 10 > 140 ? "#16181a" : "#ffffff", "font-size": "10px" }, onclick: () => actions.head(layer.path, i), data: { key: `H ${l} ${i}` } },
           top ? (previous(reads) ? "←" : top.token === 0 ? "⇤" : top.token === state.token ? "●" : "") : ""));
       }))))),
@@ -78,7 +78,7 @@ export function heads(box, actions) {
 }
 
 /** The sampling chain, stage by stage, and the draw. */
-export function sampling(box) {
+export function sampling(box, actions) {
   const found = state.candidates;
   if (!found) { swap(box, h("p", { class: "empty", text: "…" })); return; }
   swap(box, intro("sampling_intro"),
@@ -86,14 +86,24 @@ export function sampling(box) {
       h("div", {}, h("b", { class: "strong", text: stageName(stage.name) }), stage.setting ? h("small", { text: ` ${stage.setting}` }) : null),
       h("div", { text: `${grouped(stage.kept)} ${t("kept")}` }),
       h("div", { class: "removed" }, stage.removed?.length ? [h("span", { class: "small", text: `${t("removed")}:` }), stage.removed.slice(0, 6).map((entry) => h("span", {}, h("b", { class: "strong", text: quoted(entry) }), entry.probability === undefined ? "" : ` ${percent(entry.probability)}`))] : null)))),
-    draw(found));
+    draw(found), table(found, actions));
+}
+
+/** The likeliest candidates; each of their numbers can be explained. */
+function table(found, actions) {
+  const most = Math.max(...found.top.map((entry) => Math.max(entry.probability, entry.final)), 1e-9);
+  const told = (entry, path, text) => h("button", { class: "text", onclick: () => actions.explain(path, entry.id), text });
+  return h("section", {}, h("h3", { text: t("candidates_table") }), h("table", { class: "terms" },
+    h("thead", {}, h("tr", {}, h("th", { text: t("token") }), h("th", { class: "n", text: "id" }), h("th", { class: "n", text: t("logit") }), h("th", { class: "n", text: t("probability") }), h("th"), h("th", { class: "n", text: t("final_probability") }))),
+    h("tbody", {}, found.top.map((entry) => h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), h("td", { class: "n", text: entry.id }), h("td", { class: "n" }, told(entry, "head", number(entry.logit, 5))), h("td", { class: "n" }, told(entry, "probability", percent(entry.probability))),
+      h("td", { class: "grow" }, h("div", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * entry.probability) / most}%` } }), h("i", { style: { width: `${(100 * entry.final) / most}%` } }))), h("td", { class: "n", text: entry.final ? percent(entry.final) : "–" }))))));
 }
 
 function draw(found) {
   if (!found.draw) return h("p", { class: "small", text: t("draw_greedy") });
   const kept = found.top.filter((entry) => entry.final > 0).sort((a, b) => a.id - b.id), { number: u, interval, id } = found.draw;
   const total = kept.reduce((sum, entry) => sum + entry.final, 0);
-  const chosen = kept.find((entry) => entry.id === id) ?? found.draw;
+  const chosen = kept.find((entry) => entry.id === id) ?? found.chosen ?? found.draw;
   return h("section", {}, h("h3", { text: t("draw") }),
     h("div", { class: "draw-box" }, h("div", { class: "draw-line" }, kept.map((entry) => h("span", { class: entry.id === id ? "drawn" : "", style: { width: `${100 * entry.final}%` }, title: `${quoted(entry)} ${percent(entry.final)}`, text: entry.final > 0.03 ? quoted(entry) : "" })), total < 0.999 ? h("span", { style: { flex: 1, background: "none" } }) : null),
       total > 0.999 ? h("i", { class: "draw-mark", style: { left: `${100 * u}%` } }) : null),
@@ -103,12 +113,13 @@ function draw(found) {
 /** The cache, growing. */
 export function cache(box) {
   const tokens = state.tokensRun, layers = state.tree?.layers ?? 0, found = state.cache?.cache ?? state.cache ?? {};
-  const cell = Math.max(3, Math.min(22, 860 / Math.max(1, tokens))), high = Math.max(3, Math.min(14, 340 / Math.max(1, layers))), left = 40;
+  const W = Math.max(480, box.clientWidth - 36), cell = Math.max(2, Math.min(22, (W - 50) / Math.max(1, tokens))), high = Math.max(3, Math.min(14, 340 / Math.max(1, layers))), left = 40;
   const columns = Array.from({ length: tokens }, (_, i) => s("g", { class: "cache-column" }, Array.from({ length: layers }, (_, l) => s("rect", { class: i >= state.promptLength ? "attn" : "ffn", x: left + i * cell, y: 4 + l * high, width: cell - 1, height: high - 1, opacity: i === tokens - 1 ? 1 : undefined })), s("title", {}, `${t("token_no", { n: i })} “${labelOf(i)}”`)));
   swap(box, intro("cache_intro"),
     h("div", { class: "cache-facts" }, fact(grouped(found.tokens ?? tokens), t("cached_tokens")), fact(bytes(found.bytes ?? 0), t("cache_bytes")), fact(short(found.saved_flops ?? 0), t("saved"))),
-    s("svg", { class: "chart", viewBox: `0 0 ${left + Math.max(400, tokens * cell) + 10} ${layers * high + 14}`, role: "img", "aria-label": t("view_cache"), preserveAspectRatio: "xMinYMin meet" },
-      columns, [0, layers - 1].map((l) => s("text", { x: left - 7, y: 4 + l * high + high / 2 + 4, "text-anchor": "end" }, l))));
+    s("svg", { class: "chart", viewBox: `0 0 ${W} ${layers * high + 40}`, role: "img", "aria-label": t("view_cache"), preserveAspectRatio: "xMinYMin meet" },
+      columns, [0, layers - 1].map((l) => s("text", { x: left - 7, y: 4 + l * high + high / 2 + 4, "text-anchor": "end" }, l)),
+      s("g", { transform: `translate(${left} ${layers * high + 16})` }, [["ffn", "from_prompt"], ["attn", "from_steps"]].map(([name, said], i) => [s("rect", { class: name, x: i * 210, y: 0, width: 14, height: 9 }), s("text", { x: i * 210 + 20, y: 9 }, t(said))]))));
 }
 
 const fact = (value, said) => h("div", { class: "big-fact" }, h("b", { text: value }), h("small", { text: said }));
@@ -121,7 +132,7 @@ export function compare(box, actions) {
     return;
   }
   const first = state.ids.findIndex((id, i) => id !== state.other.ids[i]);
-  swap(box, h("p", { class: "strong", text: state.other.label }), h("p", { class: "small", text: first < 0 ? t("tokens_same") : t("tokens_differ", { n: first }) }), outputs(found), intro("compare_intro"), differences(found, actions));
+  swap(box, h("p", { class: "strong", text: state.other.label }), h("p", { class: "small", text: [first < 0 ? t("tokens_same") : t("tokens_differ", { n: first }), found.token === undefined ? "" : t("compare_at", { n: found.token, a: labelOf(found.token) })].join(" ") }), outputs(found), intro("compare_intro"), differences(found, actions));
 }
 
 function outputs(found) {
@@ -142,13 +153,13 @@ function differences(found, actions) {
     if (!byLayer.has(inside[1])) byLayer.set(inside[1], new Map());
     byLayer.get(inside[1]).set(inside[2], gear);
   }
-  const wanted = kinds.filter((kind) => !/(^ffn|^attention)$|scores|rotated/.test(kind));
+  const wanted = kinds.filter((kind) => !/(^ffn|^attention)$|scores|weights|rotated/.test(kind));
   const cell = (gear) => {
     if (!gear) return h("td");
     const none = gear.difference === null || gear.difference === undefined;
     return h("td", {}, h("button", { "aria-label": `${fullName(gear.path)}: ${none ? t("other_shapes") : percent(gear.difference)}`, title: `${fullName(gear.path)}\n${none ? t("other_shapes") : `${percent(gear.difference)} · cos ${number(gear.cosine, 3)}`}`, style: { background: none ? "transparent" : scale.css(scale.share(Math.min(1, gear.difference), state.theme)) }, onclick: () => actions.select(null, gear.path) }));
   };
-  return [h("table", { class: "matrix" }, h("thead", {}, h("tr", {}, h("th"), wanted.map((kind) => h("th", { title: kind, text: nameOf(kind) })))),
+  return [h("table", { class: "matrix" }, h("thead", {}, h("tr", {}, h("th"), wanted.map((kind) => h("th", { title: nameOf(kind), text: shortName(kind) })))),
     h("tbody", {}, [...byLayer].map(([layer, gears]) => h("tr", {}, h("th", { text: t("layer", { n: layer }) }), wanted.map((kind) => cell(gears.get(kind))))))),
-  h("table", { class: "matrix" }, h("tbody", {}, h("tr", {}, rest.map((gear) => [h("th", { text: nameOf(gear.path) }), cell(gear)]))))];
+  h("table", { class: "matrix few" }, h("tbody", {}, h("tr", {}, rest.map((gear) => [h("th", { text: nameOf(gear.path) }), cell(gear)]))))];
 }

@@ -1,0 +1,139 @@
+/** Help, changes to the machine, a second run, export: small windows that Esc closes. */
+
+import { slice } from "./api.js";
+import { colour, h, save } from "./dom.js";
+import { explanation } from "./explain.js";
+import * as machine from "./machine.js";
+import { on, state } from "./store.js";
+import { nameOf, t } from "./texts.js";
+import * as view from "./valueview.js";
+
+let open = null;
+
+/** Show a window with this content. */
+function show(title, ...content) {
+  open?.close();
+  const window_ = h("dialog", { "aria-label": title }, h("h2", { text: title }), content);
+  window_.addEventListener("close", () => { window_.remove(); if (open === window_) open = null; });
+  window_.addEventListener("click", (event) => { if (event.target === window_) window_.close(); });
+  document.body.append(window_);
+  window_.showModal();
+  open = window_;
+  return window_;
+}
+
+/** Whether one is open. */
+export const isOpen = () => open !== null;
+on("language", () => open?.close());
+
+/** What keys do. */
+export function help() {
+  show(t("help_title"), h("p", { class: "view-intro", text: t("help_intro") }), h("dl", { class: "keys" }, t("keys").map(([keys, said]) => [h("dt", {}, keys.split(" ").map((key, i) => [i && /^[–]$/.test(key) ? " – " : key === "–" ? "–" : h("kbd", { text: key }), " "])), h("dd", { text: said })])),
+    h("div", { class: "actions" }, h("button", { class: "primary", onclick: () => open.close(), text: t("done") })));
+}
+
+/** A change in words. */
+export function changeWords(change) {
+  const name = change.path ? `${/^blocks\.(\d+)\./.test(change.path) ? `${t("block", { n: /^blocks\.(\d+)/.exec(change.path)[1] })} · ` : ""}${nameOf(change.path)}` : t("whole_model");
+  if (change.op === "activation") return t("becomes", { name, to: change.to });
+  if (change.path.endsWith("_residual")) return t("is_cut", { name });
+  return t("is_off", { name: change.head === undefined ? name : `${name} · ${t("head_no", { n: change.head })}` });
+}
+
+const KINDS = {
+  zero_head: (n, head) => ({ op: "zero", path: `blocks.${n}.attention`, head }),
+  zero_attention: (n) => ({ op: "zero", path: `blocks.${n}.attention` }),
+  zero_ffn: (n) => ({ op: "zero", path: `blocks.${n}.ffn` }),
+  zero_residual: (n) => ({ op: "zero", path: `blocks.${n}.attention_residual` }),
+  zero_residual_ffn: (n) => ({ op: "zero", path: `blocks.${n}.ffn_residual` }),
+  zero_layer: (n) => ({ op: "zero", path: `blocks.${n}` }),
+  swap_activation: (n, head, to) => ({ op: "activation", path: `blocks.${n}.ffn`, to }),
+};
+
+/** Choose what to switch off or swap; `run(changes)` runs it beside the original. */
+export function changes(run) {
+  const list = [...state.changes], layers = state.tree?.layers ?? 1;
+  const node = state.nodes.get(`blocks.${state.open}.attention`), heads = node?.facts?.heads ?? 1;
+  const field = (label, control) => h("div", { class: "row" }, h("label", { for: control.id, text: label }), control);
+  const kind = h("select", { id: "change-kind", onchange: fit }, Object.keys(KINDS).map((key) => h("option", { value: key, text: t(key) })));
+  const layer = h("input", { type: "number", id: "change-layer", min: 0, max: layers - 1, value: state.open });
+  const head = h("input", { type: "number", id: "change-head", min: 0, max: heads - 1, value: Math.min(state.head, heads - 1) });
+  const to = h("select", { id: "change-to" }, (state.tree?.activations ?? ["relu", "gelu", "silu", "identity"]).map((name) => h("option", { text: name })));
+  const rows = [field(t("change_what"), kind), field(t("where"), layer), field(t("which_head"), head), field(t("to"), to)];
+  const items = h("ul", { class: "list-of-changes" });
+  function fit() { rows[2].hidden = kind.value !== "zero_head"; rows[3].hidden = kind.value !== "swap_activation"; }
+  function add() { const one = KINDS[kind.value](Number(layer.value), Number(head.value), to.value); if (!list.some((c) => JSON.stringify(c) === JSON.stringify(one))) list.push(one); draw(); }
+  function draw() { items.replaceChildren(...list.map((change, i) => h("li", {}, changeWords(change), h("button", { class: "quiet", onclick: () => { list.splice(i, 1); draw(); }, text: t("remove") })))); }
+  fit(); draw();
+  show(t("change_title"), rows, h("button", { id: "change-add", onclick: add, text: t("add_change") }), items,
+    h("div", { class: "actions" }, h("button", { onclick: () => open.close(), text: t("cancel") }),
+      h("button", { class: "primary", id: "change-apply", onclick: () => { if (!list.length) add(); open.close(); run(list); }, text: t("apply") })));
+  kind.focus();
+}
+
+/** A field for a model: names that are known are offered, any other name or path may be typed. */
+function modelField(id, value) {
+  const field = h("input", { type: "text", id, value, list: `${id}-names`, spellcheck: "false", placeholder: t("model_hint") });
+  return [field, h("datalist", { id: `${id}-names` }, state.about.models.map((m) => h("option", { value: m.name })))];
+}
+
+/** Name another model; `load(name)` loads it. */
+export function model(load) {
+  const [field, names] = modelField("model-name", "");
+  const go = () => { if (!field.value.trim()) return; open.close(); load(field.value.trim()); };
+  field.addEventListener("keydown", (event) => { if (event.key === "Enter") go(); });
+  show(t("model"), h("div", { class: "row" }, h("label", { for: "model-name", text: t("model") }), field, names), h("p", { class: "small", text: t("model_hint") }),
+    h("div", { class: "actions" }, h("button", { onclick: () => open.close(), text: t("cancel") }), h("button", { class: "primary", id: "model-load", onclick: go, text: t("load") })));
+  field.focus();
+}
+
+/** Choose a second prompt or model; `run(model, prompt)`. */
+export function compare(run, clear) {
+  const [model, names] = modelField("other-model", state.other?.model ?? state.model);
+  const prompt = h("input", { type: "text", id: "other-prompt", value: state.other?.prompt ?? state.prompt });
+  const go = () => { open.close(); run(model.value.trim() || state.model, prompt.value); };
+  prompt.addEventListener("keydown", (event) => { if (event.key === "Enter") go(); });
+  show(t("compare_title"), h("div", { class: "row" }, h("label", { for: "other-prompt", text: t("prompt") }), prompt), h("div", { class: "row" }, h("label", { for: "other-model", text: t("model") }), model, names),
+    h("div", { class: "actions" }, state.other ? h("button", { onclick: () => { open.close(); clear(); }, text: t("clear_other") }) : null, h("button", { onclick: () => open.close(), text: t("cancel") }), h("button", { class: "primary", id: "other-run", onclick: go, text: t("run") })));
+  prompt.select();
+}
+
+/** Share the link, or save what is in view. */
+export function exporting(say, trouble) {
+  const choice = (key, work) => h("button", { id: key, onclick: () => { open.close(); Promise.resolve(work()).catch(trouble); } }, h("span", { class: "strong", text: t(key) }), h("small", { text: t(`${key}_more`) }));
+  const name = (kind) => `glassgear-${(state.value || "model").replace(/[^\w.]+/g, "-")}.${kind}`;
+  const keep = (kind, blob) => { save(name(kind), blob); say(t("saved_to", { name: name(kind) })); };
+  show(t("export_title"), h("div", { class: "choices" },
+    choice("share_link", async () => { await copy(location.href); say(t("copied")); }),
+    choice("export_png", () => { const canvas = view.picture(); if (!canvas) { say(t("no_picture")); return; } canvas.toBlob((blob) => keep("png", blob)); }),
+    choice("export_svg", () => keep("svg", new Blob([drawing()], { type: "image/svg+xml" }))),
+    choice("export_json", async () => keep("json", new Blob([JSON.stringify(await numbers(), null, 1)], { type: "application/json" }))),
+    choice("export_trace", () => { const link = h("a", { href: `api/export?${new URLSearchParams({ run: state.run, what: "safetensors", select: state.value || "embed" })}`, download: name("safetensors") }); link.click(); say(t("saved_to", { name: name("safetensors") })); })));
+}
+
+async function copy(text) {
+  try { await navigator.clipboard.writeText(text); } catch {
+    const field = h("textarea", { text });
+    document.body.append(field); field.select(); document.execCommand("copy"); field.remove();
+  }
+}
+
+/** The machine as a file of its own: what the style sheet says is written into it. */
+function drawing() {
+  const svg = machine.picture(), copied = svg.cloneNode(true), from = svg.querySelectorAll("*"), to = copied.querySelectorAll("*");
+  const wanted = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-size", "font-family", "font-weight", "text-anchor", "opacity", "rx"];
+  from.forEach((element, i) => { const style = getComputedStyle(element); for (const name of wanted) { const value = style.getPropertyValue(name); if (value && value !== "auto") to[i].setAttribute(name, value); } });
+  const box = svg.viewBox.baseVal;
+  copied.setAttribute("width", box.width); copied.setAttribute("height", box.height);
+  const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  paper.setAttribute("width", "100%"); paper.setAttribute("height", "100%"); paper.setAttribute("fill", colour("panel"));
+  copied.prepend(paper);
+  return new XMLSerializer().serializeToString(copied);
+}
+
+async function numbers() {
+  const about = { model: state.model, texts: state.texts, ids: state.ids, path: state.value, token: state.token };
+  if (explanation() && state.numbers.length) return { ...about, explanation: explanation() };
+  const found = await slice(state.run, state.value, { token: Math.min(state.token, state.tokensRun - 1) });
+  return { ...about, axes: found.axes, shape: found.shape, values: Array.from(found.array, (v) => (Number.isFinite(v) ? v : null)) };
+}

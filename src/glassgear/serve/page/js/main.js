@@ -1,0 +1,422 @@
+/** Starts the page and ties its parts together: loading, running, stepping, keys, the link. */
+
+import { forget, get, latest, post } from "./api.js";
+import * as dialogs from "./dialogs.js";
+import { byId, h, later, swap } from "./dom.js";
+import * as explaining from "./explain.js";
+import { grouped, short } from "./format.js";
+import { decode, defaultSampling, encode } from "./link.js";
+import * as machine from "./machine.js";
+import * as panels from "./panels.js";
+import { blockOf, nodeOf, on, set, state } from "./store.js";
+import { languages, setLanguage, t } from "./texts.js";
+import * as tour from "./tour.js";
+import * as valueView from "./valueview.js";
+import * as views from "./views.js";
+
+const VIEWS = ["value", "prompt", "growth", "heads", "lens", "sampling", "cache", "compare"];
+const FIRST_PROMPT = { en: "The cat sat on the mat because it", zh: "The cat sat on the mat because it" };
+const PAUSE = 260; // ms between tokens while playing
+
+let working = Promise.resolve();
+
+/* ---- words, status ---- */
+
+function trouble(error) {
+  if (error?.name === "AbortError") return;
+  say(error.message, true);
+}
+
+function say(text, bad = false) {
+  const line = byId("status");
+  line.textContent = text;
+  line.className = bad ? "bad" : "";
+}
+
+function busy(text) {
+  const line = byId("status");
+  line.textContent = text;
+  line.className = text ? "busy" : "";
+  document.body.setAttribute("aria-busy", String(Boolean(text)));
+}
+
+function translate() {
+  document.documentElement.lang = state.language === "zh" ? "zh-CN" : "en";
+  for (const element of document.querySelectorAll("[data-text]")) element.textContent = t(element.dataset.text);
+  for (const element of document.querySelectorAll("[data-label]")) element.setAttribute("aria-label", t(element.dataset.label));
+  for (const element of document.querySelectorAll("[data-tip]")) element.title = t(element.dataset.tip);
+  for (const element of document.querySelectorAll("[data-hint]")) element.placeholder = t(element.dataset.hint);
+  byId("language").textContent = t("language_button");
+}
+
+function facts() {
+  const tree = state.tree;
+  byId("facts").textContent = tree ? [tree.family, `${short(tree.parameters)} ${t("parameters").toLowerCase()}`, t("layers", { n: tree.layers }), `${tree.backend}${tree.kernels ? ` ${tree.kernels}` : ""}`].join(" · ") : "";
+}
+
+/* ---- what is selected ---- */
+
+/** Select a gear and one of its values; without a gear, the one that shows the value. */
+function select(gear, value) {
+  const path = gear ?? nodeOf(value)?.path ?? "";
+  const shown = value === path && path !== "" ? machine.valueOf(path) : value;
+  const patch = { gear: path, value: shown, view: state.view === "value" || state.view === "compare" ? "value" : state.view };
+  if (shown !== state.value) { patch.index = []; explaining.close(); }
+  if (blockOf(shown) >= 0) patch.open = blockOf(shown);
+  if (state.focus && !shown.startsWith(state.focus)) patch.focus = "";
+  set(patch);
+}
+
+/** Show where a number lies without leaving its explanation. */
+function point(path, token, index) {
+  if (![...state.nodes.values()].some((node) => node.values.includes(path))) return;
+  const patch = { gear: nodeOf(path)?.path ?? "", value: path, token: Math.min(token, state.tokensRun - 1), index };
+  if (blockOf(path) >= 0) patch.open = blockOf(path);
+  if (path.endsWith("scores") || path.endsWith("weights")) patch.head = index[0];
+  set(patch);
+}
+
+/** The same gear in another layer. */
+function layer(n) {
+  const last = (state.tree?.layers ?? 1) - 1, to = Math.max(0, Math.min(last, n));
+  const inside = /^blocks\.\d+(\..+)?$/.exec(state.value);
+  const value = inside ? `blocks.${to}${inside[1] ?? ""}` : "";
+  if (value && [...state.nodes.values()].some((node) => node.values.includes(value))) select(null, value);
+  set({ open: to, focus: state.focus.replace(/^blocks\.\d+/, `blocks.${to}`) });
+}
+
+function token(i) {
+  const to = Math.max(0, Math.min(state.texts.length - 1, i));
+  if (to !== state.token) set({ token: to });
+}
+
+function gear(by) {
+  const order = machine.sequence(), at = order.findIndex((place) => place.value === state.value);
+  const next = order[Math.max(0, Math.min(order.length - 1, at + by))];
+  if (next) select(next.gear, next.value);
+}
+
+const zoom = {
+  in: () => { const path = blockOf(state.value) >= 0 ? state.gear || state.value : ""; const steps = path.split("."); const depth = state.focus ? state.focus.split(".").length : 0; const to = steps.slice(0, Math.max(2, depth + 1)).join("."); if (state.nodes.has(to)) set({ focus: to }); },
+  out: () => { const steps = state.focus.split("."); const up = steps.length > 2 ? steps.slice(0, -1).join(".") : ""; set({ focus: up }); },
+};
+
+/* ---- models and runs ---- */
+
+/** One thing after the other: a run isn't stepped while it is loading. */
+function queue(work) {
+  working = working.then(work).catch((error) => { busy(""); set({ playing: false }); trouble(error); });
+  return working;
+}
+
+async function loadModel(name) {
+  busy(t("loading", { name }));
+  const slow = setTimeout(() => busy(`${t("loading", { name })} ${t("first_time")}`), 1500);
+  try {
+    const tree = await post("models", { model: name });
+    const nodes = new Map(tree.nodes.map((node) => [node.path, node]));
+    const other = tree.model !== state.tree?.model;
+    set({ tree, nodes, model: tree.model ?? name, focus: "", open: Math.min(state.open, Math.max(0, tree.layers - 1)) });
+    if (other) blank();
+    const known = tree.nodes.some((node) => node.values.includes(state.value));
+    if (!known) select("embed", nodes.has("embed") ? machine.valueOf("embed") : tree.nodes.find((n) => n.values.length)?.values[0] ?? "");
+    else if (!state.gear || !nodes.has(state.gear)) set({ gear: nodeOf(state.value).path });
+  } finally { clearTimeout(slow); busy(""); }
+}
+
+/** No run, or none of this model: nothing is left of another one. */
+function blank() {
+  if (state.run) forget(state.run);
+  valueView.values.clear();
+  explaining.close();
+  set({ run: null, ids: [], texts: [], bytes: [], special: [], promptLength: 0, tokensRun: 0, done: null, token: 0, index: [], growth: null, lens: null, heads: null, candidates: null, comparison: null, pipeline: null, warnings: [], cache: null });
+}
+
+const asked = (model, prompt, changes) => ({ model, prompt, chat: state.chat, sampling: state.sampling, changes });
+
+async function startRun({ made = 0, keep = false } = {}) {
+  busy(t("running"));
+  const before = state.run, began = await post("runs", asked(state.model, state.prompt, []));
+  valueView.values.clear();
+  explaining.close();
+  const answer = await post(`runs/${began.run}/step`, { count: 0, sampling: state.sampling });
+  set({ run: began.run, ids: began.ids, texts: began.texts, bytes: began.bytes ?? [], special: began.special ?? [], promptLength: began.prompt ?? began.ids.length, pipeline: began.pipeline, warnings: began.warnings ?? [], done: null, tokensRun: 0, growth: null, lens: null, heads: null, candidates: null, comparison: null });
+  took(answer);
+  if (made) took(await post(`runs/${began.run}/step`, { count: made }));
+  set({ token: keep ? Math.min(state.token, state.texts.length - 1) : state.texts.length - 1, made });
+  if (before) forget(before);
+  busy("");
+  if (began.warnings?.length) say(began.warnings[0], true); else if (answer.ms) say(t("ms", { n: Math.round(answer.ms) }));
+}
+
+/** Take in what a step, a step back or a choice answered: new tokens, or a shorter text. */
+function took(answer) {
+  const length = answer.length ?? answer.ids.length, from = length - (answer.ids?.length ?? 0);
+  const joined = (name) => [...state[name].slice(0, from), ...(answer[name] ?? [])];
+  if (length < state.texts.length || answer.tokens_run < state.tokensRun) valueView.values.clear(length);
+  set({ ids: joined("ids"), texts: joined("texts"), bytes: state.bytes.length || answer.bytes ? joined("bytes") : [], special: joined("special"), tokensRun: answer.tokens_run, done: answer.done ?? null });
+}
+
+async function step(count = 1) {
+  if (!state.run || state.done) { set({ playing: false }); return; }
+  const began = performance.now(), answer = await post(`runs/${state.run}/step`, { count, sampling: state.sampling });
+  took(answer);
+  set({ token: state.texts.length - 1, made: state.texts.length - state.promptLength });
+  if (state.done) set({ playing: false });
+  await both("step", { count, sampling: state.sampling });
+  say(t("ms", { n: Math.round(answer.ms ?? performance.now() - began) }));
+  machine.flow();
+}
+
+async function back(count = 1) {
+  if (!state.run || state.texts.length <= state.promptLength) return;
+  await shorten(count);
+  set({ made: state.texts.length - state.promptLength });
+  if (state.other) await both("back", { count });
+}
+
+/** Take tokens back: here first, so that nobody asks the server for one that it has forgotten. */
+async function shorten(count) {
+  const length = Math.max(state.promptLength, state.texts.length - count);
+  const cut = (name) => state[name].slice(0, length);
+  valueView.values.clear(length);
+  set({ token: length - 1, ids: cut("ids"), texts: cut("texts"), bytes: cut("bytes"), special: cut("special"), tokensRun: Math.min(state.tokensRun, length), done: null, growth: null });
+  took(await post(`runs/${state.run}/back`, { count }));
+}
+
+/** Continue with this candidate instead, from the token that it follows. */
+async function choose(id) {
+  const extra = state.texts.length - 1 - state.token;
+  if (extra > 0) await shorten(extra);
+  took(await post(`runs/${state.run}/choose`, { id }));
+  set({ token: state.texts.length - 1, made: state.texts.length - state.promptLength });
+  machine.flow();
+}
+
+async function play() {
+  if (state.playing) { set({ playing: false }); return; }
+  set({ playing: true });
+  while (state.playing && !state.done) {
+    const began = performance.now();
+    await queue(() => step(1));
+    await new Promise((done) => setTimeout(done, Math.max(20, PAUSE - (performance.now() - began))));
+  }
+  set({ playing: false });
+}
+
+/* ---- a second run beside the first ---- */
+
+async function beside(model, prompt, changes, label) {
+  busy(t("running"));
+  if (state.other) forget(state.other.run);
+  if (model !== state.model) await post("models", { model });
+  const began = await post("runs", asked(model, prompt, changes));
+  const answer = await post(`runs/${began.run}/step`, { count: state.made });
+  const all = (name) => [...(began[name] ?? []), ...(answer[name] ?? [])];
+  set({ other: { run: began.run, model, prompt, label, ids: all("ids"), texts: all("texts"), bytes: all("bytes"), special: all("special"), promptLength: began.prompt }, view: "compare" });
+  await compareRuns();
+  busy("");
+}
+
+async function both(what, body) {
+  if (!state.other) return;
+  const answer = await post(`runs/${state.other.run}/${what}`, body), other = state.other, from = (answer.length ?? answer.ids.length) - answer.ids.length;
+  const joined = (name) => [...other[name].slice(0, from), ...(answer[name] ?? [])];
+  set({ other: { ...other, ids: joined("ids"), texts: joined("texts"), bytes: joined("bytes"), special: joined("special") } });
+  await compareRuns();
+}
+
+async function compareRuns() {
+  // Where the texts have parted, other tokens would be compared: the last one that both share tells more.
+  const parts = state.ids.findIndex((id, i) => id !== state.other.ids[i]);
+  const body = { a: state.run, b: state.other.run }, shared = parts < 0 ? state.tokensRun - 1 : parts - 1;
+  if (shared >= 0) body.token = shared;
+  const found = await post("compare", body);
+  if (state.other) set({ comparison: { token: body.token, ...found } });
+}
+
+function clearOther() {
+  if (state.other) forget(state.other.run);
+  set({ other: null, comparison: null, changes: [] });
+}
+
+function runChanges(changes) {
+  set({ changes });
+  if (!changes.length) { clearOther(); return; }
+  queue(() => beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", ")));
+}
+
+/* ---- what follows from a run ---- */
+
+const askCandidates = latest((run, at, sampling, signal) => get(`runs/${run}/candidates`, { token: at, ...sampling }, signal));
+const askLens = latest((run, at, signal) => get(`runs/${run}/lens`, { token: at, top: 5 }, signal));
+const askHeads = latest((run, at, signal) => get(`runs/${run}/heads`, { token: at }, signal));
+const askGrowth = latest((run, signal) => get(`runs/${run}/growth`, {}, signal));
+const askRun = latest((run, signal) => get(`runs/${run}`, {}, signal));
+
+const here = () => Math.min(state.token, state.tokensRun - 1);
+
+async function candidates() {
+  if (!state.run || !state.tokensRun || !state.nodes.has("head")) return;
+  const after = here(), found = await askCandidates(state.run, after, state.sampling).catch(trouble);
+  if (found) set({ candidates: { ...found, after } });
+}
+
+async function lens() {
+  if (!state.run || !state.tokensRun || !state.nodes.has("head") || !(state.view === "lens" || byId("lens").open)) return;
+  const found = await askLens(state.run, here()).catch(trouble);
+  if (found) set({ lens: found });
+}
+
+async function around() {
+  if (!state.run || !state.tokensRun) return;
+  const wanted = [askGrowth(state.run).then((growth) => growth && set({ growth })), askRun(state.run).then((cache) => cache && set({ cache }))];
+  if (state.view === "heads") wanted.push(askHeads(state.run, here()).then((heads) => heads && set({ heads })));
+  await Promise.all(wanted).catch(trouble);
+}
+
+const candidatesSoon = later(40, candidates), lensSoon = later(220, lens), aroundSoon = later(90, around);
+
+/* ---- the middle's views ---- */
+
+function buildMiddle() {
+  const bar = h("div", { class: "views", role: "tablist", id: "views" });
+  const strip = h("section", { class: "tour", id: "tour", hidden: true }), value = h("div", { class: "stage", id: "view-value" }), other = h("div", { class: "stage pad", id: "view-other", tabindex: -1, hidden: true });
+  byId("middle").append(bar, strip, value, other);
+  valueView.start(value, { select, token, trouble, point });
+  on("view language", tabs);
+  on("view language theme tree texts token lens growth heads candidates cache comparison other pipeline warnings chat", view);
+  on("tour language tree", tour.render);
+}
+
+function tabs() {
+  swap(byId("views"), VIEWS.map((name) => h("button", { role: "tab", "aria-selected": String(name === state.view), onclick: () => set({ view: name }), text: t(`view_${name}`), data: { key: `v ${name}`, view: name } })));
+}
+
+const viewActions = {
+  token, layer: (n) => { layer(n); if (state.view === "growth" && !/^blocks/.test(state.value)) set({ open: n }); },
+  select: (gearPath, value) => { set({ view: "value" }); select(gearPath, value); },
+  explain: (path, id) => { set({ view: "value" }); select(null, "head"); valueView.explainAt(here(), [id], path); },
+  head: (path, n) => { set({ view: "value", head: n }); select(null, `${path}.weights`); },
+  chat: (chat) => { set({ chat }); queue(() => startRun()); },
+  changeDialog: () => dialogs.changes(runChanges), compareDialog: () => openCompare(),
+};
+
+function view() {
+  const own = state.view === "value";
+  byId("view-value").hidden = !own;
+  byId("view-other").hidden = own;
+  if (!own && state.tree) views[state.view](byId("view-other"), viewActions);
+}
+
+const openCompare = () => dialogs.compare((model, prompt) => queue(() => { set({ changes: [] }); return beside(model, prompt, [], model === state.model ? `“${prompt}”` : `${model} · “${prompt}”`); }), clearOther);
+
+/* ---- bar, keys, link ---- */
+
+function bar() {
+  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); set({ prompt: byId("prompt").value, playing: false }); byId("prompt").blur(); queue(async () => { await startRun(); if (state.other) clearOther(); machine.flow(); }); });
+  byId("model").addEventListener("change", (event) => {
+    const name = event.target.value;
+    event.target.value = state.model;
+    if (name) changeModel(name); else dialogs.model(changeModel);
+  });
+  byId("step").addEventListener("click", () => queue(() => step()));
+  byId("back").addEventListener("click", () => queue(() => back()));
+  byId("play").addEventListener("click", play);
+  byId("language").addEventListener("click", () => set({ language: languages[(languages.indexOf(state.language) + 1) % languages.length] }));
+  byId("theme").addEventListener("click", () => { const theme = state.theme === "dark" ? "light" : "dark"; remember("theme", theme); set({ theme }); });
+  byId("help-open").addEventListener("click", dialogs.help);
+  byId("tour-open").addEventListener("click", () => tour.go(state.tour ? "" : tour.steps()[0]));
+  byId("change-open").addEventListener("click", () => dialogs.changes(runChanges));
+  byId("compare-open").addEventListener("click", openCompare);
+  byId("export-open").addEventListener("click", () => { link.now(); dialogs.exporting(say, trouble); });
+  on("about model language", models);
+  on("prompt", () => { if (document.activeElement !== byId("prompt")) byId("prompt").value = state.prompt; });
+  on("playing", () => byId("play").setAttribute("aria-pressed", String(state.playing)));
+  on("run done texts promptLength", () => { byId("step").disabled = byId("play").disabled = !state.run || Boolean(state.done) || !state.nodes.has("head"); byId("back").disabled = state.texts.length <= state.promptLength; });
+  on("tour", () => byId("tour-open").setAttribute("aria-pressed", String(Boolean(state.tour))));
+  on("language tree", facts);
+}
+
+function models() {
+  const known = state.about?.models ?? [], names = new Set([...known.map((m) => m.name), state.model].filter(Boolean));
+  const note = (name) => known.find((m) => m.name === name)?.note || null;
+  swap(byId("model"), [...names].map((name) => h("option", { value: name, text: name.split("/").pop(), selected: name === state.model, title: note(name) })), h("option", { value: "", text: t("other_model") }));
+}
+
+function changeModel(name) {
+  return queue(async () => { await loadModel(name); clearOther(); set({ playing: false }); await startRun(); set({ about: await get("about") }); });
+}
+
+const KEYS = {
+  ArrowLeft: () => token(state.token - 1), ArrowRight: () => token(state.token + 1), ArrowUp: () => gear(-1), ArrowDown: () => gear(1),
+  " ": play, n: () => queue(() => step()), N: () => queue(() => step()), Enter: () => queue(() => step()), Backspace: () => queue(() => back()), "/": () => { byId("prompt").focus(); byId("prompt").select(); },
+  "?": dialogs.help, "+": zoom.in, "=": zoom.in, "-": zoom.out, "[": () => layer(state.open - 1), "]": () => layer(state.open + 1),
+  t: () => byId("tour-open").click(), T: () => byId("tour-open").click(),
+  Escape: () => { if (state.numbers.length) explaining.close(); else if (state.tour) tour.go(""); else if (state.focus) set({ focus: "" }); },
+};
+
+function keys(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || dialogs.isOpen()) return;
+  const at = event.target, typing = at.matches?.("input, select, textarea");
+  if (typing) { if (event.key === "Escape") at.blur(); return; }
+  if ((event.key === " " || event.key === "Enter") && at.matches?.("button, summary, a")) return;
+  if ((event.key === " " || event.key === "Enter") && at.matches?.(".node, .layer")) { event.preventDefault(); at.dispatchEvent(new MouseEvent("click", { bubbles: true })); return; }
+  const number = Number(event.key);
+  if (number >= 1 && number <= VIEWS.length) { set({ view: VIEWS[number - 1] }); return; }
+  const work = KEYS[event.key];
+  if (work) { event.preventDefault(); work(); }
+}
+
+const link = {
+  now: () => { const text = encode(state); if (text !== location.hash) history.replaceState(null, "", text); },
+};
+
+function remember(name, value) { try { localStorage.setItem(`glassgear ${name}`, value); } catch { /* private mode: not kept */ } }
+function remembered(name) { try { return localStorage.getItem(`glassgear ${name}`); } catch { return null; } }
+
+function themes() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const usual = () => remembered("theme") ?? (dark.matches ? "dark" : "light");
+  const paint = () => { document.documentElement.dataset.theme = state.theme; };
+  set({ theme: usual() }); paint();
+  dark.addEventListener("change", () => set({ theme: usual() }));
+  on("theme", paint);
+}
+
+/** Follow a link: first the model and the run that it names, then what was selected in them. */
+async function follow(given) {
+  const models = state.about.models, name = given.model && models.some((m) => m.name === given.model) ? given.model : given.model || (models.find((m) => m.loaded) ?? models.find((m) => m.cached) ?? models[0])?.name;
+  if (given.open === undefined && blockOf(given.value ?? given.gear ?? "") >= 0) given.open = blockOf(given.value ?? given.gear);
+  set({ ...given, prompt: given.prompt ?? FIRST_PROMPT[state.language] });
+  byId("prompt").value = state.prompt;
+  if (state.model !== state.tree?.model) await loadModel(name);
+  await startRun({ made: given.made ?? 0, keep: Number.isInteger(given.token) });
+  if (given.changes?.length) await beside(state.model, state.prompt, given.changes, given.changes.map(dialogs.changeWords).join(", "));
+  set({ view: VIEWS.includes(given.view) ? given.view : "value" });
+  if (given.index?.length) await valueView.explainAt(state.token, given.index);
+  if (given.tour) tour.render();
+}
+
+async function begin() {
+  const given = decode(location.hash);
+  const language = languages.includes(given.language) ? given.language : remembered("language") ?? (navigator.language?.startsWith("zh") ? "zh" : "en");
+  set({ language });
+  setLanguage(language);
+  on("language", () => setLanguage(state.language)); // before everybody who draws words
+  themes();
+  machine.start({ select, focus: (path) => set({ focus: path }), open: (n) => layer(n), zoomIn: zoom.in, zoomOut: zoom.out });
+  panels.start({ token, choose: (id) => queue(() => choose(id)), sampling: (sampling) => set({ sampling }), lens, layer, clearOther, gear: (path) => select(path, machine.valueOf(path)) });
+  tour.start({ select, model: changeModel });
+  buildMiddle(); bar(); tabs(); translate();
+  on("language", () => { translate(); remember("language", state.language); });
+  on("run tokensRun token sampling", candidatesSoon);
+  on("run tokensRun token view", () => { lensSoon(); aroundSoon(); });
+  on("model prompt chat sampling changes gear value token index head view language made open tour", later(150, link.now));
+  document.addEventListener("keydown", keys);
+  window.addEventListener("hashchange", () => { const next = decode(location.hash); if (encode(state) !== location.hash) queue(() => follow({ sampling: defaultSampling(), changes: [], index: [], head: 0, tour: "", chat: false, ...next })); });
+  await queue(async () => { set({ about: await get("about") }); await follow(given); });
+  document.documentElement.dataset.ready = "true";
+}
+
+begin();

@@ -1,0 +1,78 @@
+"""The page's answers on SmolLM2: chat, explanations of quantised weights, how fast a click is answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassgear.serve.app import Service
+from glassgear.serve.limits import Limits
+from glassgear.serve.models import Models
+from tests.serve.conftest import Client
+
+NAME = "smollm2-135m"
+
+
+@pytest.fixture(scope="module")
+def client(smollm2: Path) -> Client:
+    models = Models()
+    entry = models.load(str(smollm2))
+    models.add(NAME, entry.model)
+    return Client(Service(models, Limits(nbytes=1 << 30)))
+
+
+@pytest.fixture(scope="module")
+def run(client: Client) -> Iterator[str]:
+    made = client.post("runs", model=NAME, prompt="Name a colour.", chat=True, sampling={"temperature": 0})
+    client.post(f"runs/{made['run']}/step", count=6)
+    yield made["run"]
+
+
+def test_the_answer_is_that_of_chat(client: Client, run: str) -> None:
+    told = client.get(f"runs/{run}")
+    model = client.service.models.get(NAME).model
+    asked = [{"role": "user", "content": "Name a colour."}]
+    pieces = model.chat(asked, temperature=0, max_tokens=6)
+    assert told["ids"][told["prompt"] :] == [i for piece in pieces for i in piece.ids]
+    assert told["texts"][0] == "<|im_start|>" and told["special"][0]
+
+
+def test_numbers_of_quantised_gears_are_explained_to_the_last_bit(client: Client, run: str) -> None:
+    rng = np.random.default_rng(0)
+    last = client.get(f"runs/{run}")["tokens_run"] - 1
+    for name, size in (("ffn.down", 576), ("ffn.gate", 1536), ("attention.query", 576)):
+        layer, index = rng.integers(30), rng.integers(size)
+        told = client.get(
+            f"runs/{run}/explain", path=f"blocks.{layer}.{name}", token=last, index=str(index), top=9
+        )
+        assert told["exact"] and told["result"] == told["traced"] and told["blocks"]
+        assert "Q4_1" in told["weights"]["weight"] or "Q8_0" in told["weights"]["weight"]
+
+
+def test_a_quantised_model_beside_itself_without_a_head(client: Client, run: str) -> None:
+    change = [{"op": "zero", "path": "blocks.3.attention", "head": 2}]
+    other = client.post("runs", model=NAME, prompt="Name a colour.", chat=True, changes=change)["run"]
+    client.post(f"runs/{other}/step", count=0)
+    told = client.post("compare", a=run, b=other)
+    gears = {gear["path"]: gear["difference"] for gear in told["gears"]}
+    assert gears["blocks.2"] == 0 and gears["blocks.3.attention"] > 0 and told["logits"]["kl"] > 0
+
+
+def test_clicks_are_answered_without_running_the_model(client: Client, run: str) -> None:
+    """Bounds ten times above what was measured: a busy machine must not fail, running the model must."""
+    entry = client.service.models.get(NAME)
+    client.get(f"runs/{run}/lens")  # decodes the head once
+    with entry.lock:
+        for path, query in (
+            ("value", {"path": "blocks.7.ffn.down", "token": 5}),
+            ("candidates", {"token": 5, "temperature": 0.7}),
+            ("explain", {"path": "blocks.7.ffn.down", "token": 5, "index": "17"}),
+            ("lens", {"token": 5}),
+        ):
+            started = time.perf_counter()
+            assert client.http.get(f"/api/runs/{run}/{path}", params=query).status_code == 200
+            assert time.perf_counter() - started < 3, path
