@@ -159,6 +159,7 @@ def main() -> None:
                 took, own = seconds(ways[name], turn * given.steps, given.steps)
                 work[name].append(own)
                 runs[name].append(trainer.settings.tokens_per_step * given.steps / took)
+        trainer._measure(0.3)
         medians = {name: statistics.median(found) for name, found in runs.items()}
         for name, found in runs.items():
             share = medians[name] * trainer.flops_per_token / trainer.gemm

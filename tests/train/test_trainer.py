@@ -61,6 +61,22 @@ def test_a_resumed_run_repeats_the_unbroken_one_bit_by_bit(tmp_path: Path) -> No
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
 
 
+def test_a_run_that_is_interrupted_before_its_first_step_goes_on_too(tmp_path: Path) -> None:
+    whole, broken = settings(tmp_path / "a"), settings(tmp_path / "b")
+    Trainer(whole).run()
+    trainer = Trainer(broken)
+    trainer._stop = "SIGTERM"
+    outcome = trainer.run()
+    assert (outcome.reason, outcome.signal, outcome.step, outcome.model) == (
+        "interrupted",
+        "SIGTERM",
+        0,
+        None,
+    )
+    Trainer(broken).run()
+    assert losses(broken) == losses(whole)
+
+
 def _stop(trainer: Trainer, event: dict[str, Any], step: int) -> None:
     if event["event"] == "step" and event["step"] == step:
         trainer._stop = "SIGTERM"

@@ -181,7 +181,8 @@ class Panel:
             rows.append(("loss", f"{number(step['loss'])}  {sparkline(list(self._losses), WIDTH)}"))
             rows.append(("speed", speed(step)))
         if "validation" in last:
-            rows.append(("held out", f"{held_out(last['validation'])}, step {last['validation']['step']:,}"))
+            found = held_out(last["validation"]).removeprefix("held-out ")
+            rows.append(("held out", f"{found}, step {last['validation']['step']:,}"))
         if "sample" in last:
             rows.append(("it says", one_line(last["sample"]["text"], 400)))
         if "saved" in last:

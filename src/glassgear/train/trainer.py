@@ -162,6 +162,7 @@ class Trainer:
     def _evaluate(self) -> None:
         found = evaluate(self.plain, self.settings, self.corpus, self.ranks)
         self._validation = found.per_token
+        self._measure(0.05)  # others on the machine may have been in the way the first time
         self.state = replace(self.state, best=min(found.per_token, self.state.best or math.inf))
         self.journal.note(
             {
@@ -195,7 +196,8 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=s.dtype == "float16")
         self.parameters = sum(p.numel() for p in self.plain.parameters())
         self.flops_per_token = flops_per_token(self.model, s.context)
-        self.gemm = gemm_rate(ranks.device, DTYPES[s.dtype]) * ranks.world
+        self.gemm = 0.0
+        self._measure(0.3)
         self.tell(
             {
                 "event": "start", "parameters": self.parameters, "vocab": self.corpus.vocab,
@@ -205,6 +207,11 @@ class Trainer:
                 "device": str(ranks.device), "processes": ranks.world,
             }
         )  # fmt: skip
+
+    def _measure(self, seconds: float) -> None:
+        """Take note of the best rate of matrix products that was seen, of all processes together."""
+        rate = gemm_rate(self.ranks.device, DTYPES[self.settings.dtype], seconds) * self.ranks.world
+        self.gemm = max(self.gemm, rate)
 
     def _corpus(self) -> Corpus:
         def progress(what: str, share: float) -> None:
