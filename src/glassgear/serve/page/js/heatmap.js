@@ -163,6 +163,7 @@ export class Heatmap {
       const tile = this.values.tile(run, path, about, token, at, tokens), row = tile?.row(token) ?? -1;
       if (row < 0) { if (!tile) { this._ask(run, path, about, token, at, to, tokens); return null; } return null; }
       const until = Math.min(to, tile.from + tile.width);
+      if (until <= at) return null;
       for (let c = at; c < until; c++) made.push(tile.array[row * tile.width + c - tile.from]);
       at = until;
     }

@@ -24,7 +24,8 @@ export function start(act) {
     h("div", { class: "machine-head" }, h("nav", { class: "trail", id: "zoom" }), h("span", { id: "zoom-buttons" })),
     h("div", { class: "machine-scroll", id: "machine" }), h("div", { class: "gear-card", id: "gear-card" }),
   );
-  on("tree open focus language theme changes candidates", draw);
+  on("tree open focus language theme changes", draw);
+  on("token texts candidates", chips);
   on("tree gear value language", () => { mark(); card(); });
   on("run token tokensRun open tree head theme focus", strips);
   on("growth token", layerBars);
@@ -84,14 +85,14 @@ class Pen {
   }
 
   chip(text, kind) {
-    const width = Math.min(RIGHT - SPINE + 14, 18 + 7.2 * [...text].reduce((n, c) => n + (c.charCodeAt(0) > 0x2e80 ? 1.7 : 1), 0));
-    this.front.append(s("g", { class: `chip ${kind}` }, s("rect", { x: SPINE - 14, y: this.y, width, height: 22 }), s("text", { x: SPINE - 5, y: this.y + 15 }, fits(text, width - 8))));
+    this.front.append(s("g", { class: `chip ${kind}` }, s("rect", { x: SPINE - 14, y: this.y, height: 22 }), s("text", { x: SPINE - 5, y: this.y + 15 })));
+    label(this.front.lastChild, text);
     this.y += 22;
   }
 
   model() {
     const top = this.y + 22;
-    this.chip(tokenText(state.token), "");
+    this.chip(tokenText(state.token), "current");
     const parts = state.nodes.get("").parts, blocks = parts.filter((p) => /^blocks\.\d+$/.test(p));
     const before = parts.slice(0, parts.indexOf(blocks[0])), behind = parts.slice(parts.indexOf(blocks.at(-1)) + 1);
     for (const path of before) { this.y += this.gap; this.wide(valueOf(path), { gear: path }); }
@@ -248,6 +249,18 @@ class Pen {
     if (moves()) dot.append(s("animate", { attributeName: "cy", from: 28, to: this.y - 24, dur: "0.9s", begin: "indefinite", fill: "freeze", calcMode: "spline", keyTimes: "0;1", keySplines: "0.4 0 0.3 1" }));
     return dot;
   }
+}
+
+/** Write a text into a chip, which gets as wide as it needs to be. */
+function label(chip, text) {
+  const width = Math.min(RIGHT - SPINE + 14, 18 + 7.2 * [...text].reduce((n, c) => n + (c.charCodeAt(0) > 0x2e80 ? 1.7 : 1), 0));
+  chip.querySelector("rect").setAttribute("width", width);
+  chip.querySelector("text").textContent = fits(text, width - 8);
+}
+
+/** The tokens at the top and at the bottom. */
+function chips() {
+  for (const chip of svg?.querySelectorAll(".chip") ?? []) label(chip, chip.classList.contains("next") ? nextText() : tokenText(state.token));
 }
 
 const thirds = () => { const w = (RIGHT - LEFT - 12) / 3; return [0, 1, 2].map((i) => [LEFT + i * (w + 6), w]); };

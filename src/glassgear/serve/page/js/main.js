@@ -134,7 +134,7 @@ function blank() {
 
 const asked = (model, prompt, changes) => ({ model, prompt, chat: state.chat, sampling: state.sampling, changes });
 
-async function startRun({ made = 0, keep = false } = {}) {
+async function startRun({ made = 0 } = {}) {
   busy(t("running"));
   const before = state.run, began = await post("runs", asked(state.model, state.prompt, []));
   valueView.values.clear();
@@ -143,7 +143,7 @@ async function startRun({ made = 0, keep = false } = {}) {
   set({ run: began.run, ids: began.ids, texts: began.texts, bytes: began.bytes ?? [], special: began.special ?? [], promptLength: began.prompt ?? began.ids.length, pipeline: began.pipeline, warnings: began.warnings ?? [], done: null, tokensRun: 0, growth: null, lens: null, heads: null, candidates: null, comparison: null });
   took(answer);
   if (made) took(await post(`runs/${began.run}/step`, { count: made }));
-  set({ token: keep ? Math.min(state.token, state.texts.length - 1) : state.texts.length - 1, made });
+  set({ token: state.texts.length - 1, made });
   if (before) forget(before);
   busy("");
   if (began.warnings?.length) say(began.warnings[0], true); else if (answer.ms) say(t("ms", { n: Math.round(answer.ms) }));
@@ -391,7 +391,8 @@ async function follow(given) {
   set({ ...given, prompt: given.prompt ?? FIRST_PROMPT[state.language] });
   byId("prompt").value = state.prompt;
   if (state.model !== state.tree?.model) await loadModel(name);
-  await startRun({ made: given.made ?? 0, keep: Number.isInteger(given.token) });
+  await startRun({ made: given.made ?? 0 });
+  if (Number.isInteger(given.token)) token(given.token);
   if (given.changes?.length) await beside(state.model, state.prompt, given.changes, given.changes.map(dialogs.changeWords).join(", "));
   set({ view: VIEWS.includes(given.view) ? given.view : "value" });
   if (given.index?.length) await valueView.explainAt(state.token, given.index);

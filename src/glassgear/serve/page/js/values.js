@@ -30,7 +30,7 @@ export class Values {
     if (!this.shapes.has(key)) {
       const asked = get(`runs/${run}/summary`, { path }).then((one) => {
         const inner = one.shape.filter((_, i) => one.axes[i] !== "token");
-        return { axes: one.axes, inner, width: inner.reduce((a, b) => a * b, 1), summary: one };
+        return { path, axes: one.axes, inner, width: inner.reduce((a, b) => a * b, 1), summary: one };
       });
       asked.catch(() => this.shapes.delete(key));
       this.shapes.set(key, asked);
@@ -85,7 +85,7 @@ export class Values {
     for (let from = 0; from < about.width; ) {
       const tile = this.tile(run, path, about, token, from, tokens);
       const row = tile?.row(token) ?? -1;
-      if (row < 0) return null;
+      if (row < 0 || tile.from + tile.width <= from) return null;
       made.set(tile.array.subarray(row * tile.width, (row + 1) * tile.width), tile.from);
       from = tile.from + tile.width;
     }

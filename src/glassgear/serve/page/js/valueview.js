@@ -135,6 +135,7 @@ function showHeat() {
 }
 
 function drawHeat() {
+  if (about.path !== state.value) return; // another value was chosen, and what it is like isn't known yet
   const { run, value: path, tokensRun: tokens, theme } = state, token = Math.min(state.token, tokens - 1);
   const channel = state.index.length === about.inner.length ? flat(state.index, about.inner) : -1;
   heat.show({ run, path, about, tokens, labels: label, token, channel, limit, theme });
