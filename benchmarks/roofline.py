@@ -131,7 +131,7 @@ def draw(found: list[Point], memory: float, roofs: dict[str, float], picture: Pa
         xscale="log", yscale="log", xlabel="operations for each byte of weights", ylabel="operations a second"
     )
     axes.grid(alpha=0.25, which="both")
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="upper left")
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=130, bbox_inches="tight")
 
