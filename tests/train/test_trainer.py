@@ -236,6 +236,7 @@ trainer._prepare = prepared
 trainer.run()
 about = {"weights": trainer.first_weights, "windows": starts}
 (folder / f"rank{os.environ['RANK']}.json").write_text(json.dumps(about))
+os._exit(0)  # gloo's threads now and then abort a process that is taken down in order
 """
 
 

@@ -88,12 +88,25 @@ def command(config: str, changes: dict[str, Any], **given: Any) -> None:
         _finish(settings, outcome.model, given)
     elif outcome.reason != "done":
         _unfinished(outcome, config, given)
+    _end_among_others()
 
 
 def _be_silent() -> None:
     """Of the processes on a machine the first alone speaks."""
     nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # lives as long as the program
     sys.stdout = sys.stderr = nowhere
+
+
+def _end_among_others() -> None:
+    """End a process of several at once, when all is written.
+
+    gloo's threads now and then abort a process that is being taken down in order ("terminate called
+    without an active exception"), and torchrun would take the whole run for failed.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _check_packages(given: dict[str, Any]) -> None:
