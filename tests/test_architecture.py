@@ -20,7 +20,7 @@ LEVELS = (
     ("backends", "sampling", "sampling_settings", "llama2c_sampling"),
     ("generate",),
     ("trace", "convert"),
-    ("language_model", "encode", "loading", "measure"),
+    ("language_model", "session", "encode", "loading", "measure"),
     ("lab", "train", "serve"),
     ("cli", "__main__"),
 )

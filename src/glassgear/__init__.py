@@ -31,9 +31,10 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from glassgear.generate import Piece, TokenLogprob
-    from glassgear.language_model import LanguageModel, Score, Session
+    from glassgear.language_model import LanguageModel, Score
     from glassgear.loading import load, load_tokenizer
     from glassgear.sampling import Sampling
+    from glassgear.session import Session
     from glassgear.weights.pull import pull
 
 _HOMES = {
@@ -43,7 +44,8 @@ _HOMES = {
         "NotFoundError", "SettingError", "TemplateError", "TokenizerError", "UnsupportedError",
     ),
     "generate": ("Piece", "TokenLogprob"),
-    "language_model": ("LanguageModel", "Score", "Session"),
+    "language_model": ("LanguageModel", "Score"),
+    "session": ("Session",),
     "loading": ("load", "load_tokenizer"),
     "sampling": ("Sampling",),
     "weights.pull": ("pull",),
