@@ -10,9 +10,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test lint check clean
 
-demo: $(VENV)/core.stamp  ## set up, fetch a 98 MB model, continue a story
-	$(BIN)/glassgear pull smollm2-135m
-	$(BIN)/glassgear run smollm2-135m "Once upon a time" -n 64 -t 0 --echo --stats
+demo: $(VENV)/core.stamp  ## set up, tell a story with the model that comes along
+	$(BIN)/glassgear run tiny-stories "Once upon a time" --seed 1 --echo --stats
 
 test: $(VENV)/dev.stamp  ## set up and run the tests
 	$(BIN)/python -m pytest -n auto --dist loadfile

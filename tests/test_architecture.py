@@ -14,7 +14,7 @@ SOURCE = Path(glassgear.__file__).parent
 # A part may import from its own level and from those above it in this list.
 LEVELS = (
     ("errors", "_version"),
-    ("arguments",),
+    ("arguments", "languages"),
     ("model",),
     ("weights", "text"),
     ("backends", "sampling", "sampling_settings", "llama2c_sampling"),

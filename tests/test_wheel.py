@@ -59,12 +59,22 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"glassgear"}
 
 
+def test_it_holds_a_model_of_at_most_4_mb(wheel: Path) -> None:
+    folder = "glassgear/weights/shipped/tiny-stories/"
+    held = [entry for entry in zipfile.ZipFile(wheel).infolist() if entry.filename.startswith(folder)]
+    names = {entry.filename.removeprefix(folder) for entry in held}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert sum(entry.file_size for entry in held) <= 4_000_000
+
+
 def test_it_says_its_version_and_runs_a_model(installed: Path, tmp_path: Path) -> None:
     llama2c_file(tmp_path / "m.bin")
     llama2c_tokenizer(tmp_path / "tokenizer.bin")
     assert call(installed, "--version").startswith("glassgear ")
     text = call(installed, "run", tmp_path / "m.bin", "the", "-n", 5, "-t", 0, "--backend", "reference")
     assert text.endswith("\n")
+    story = call(installed, "run", "--seed", 1, "-n", 40, "--backend", "reference")
+    assert story.startswith("Once upon a time")
     python = installed.parent / "python"
     where = call(python, "-c", "import glassgear; print(glassgear.__file__)")
     assert str(installed.parent.parent) in where

@@ -80,6 +80,14 @@ def test_lines_where_nobody_looks_on_and_the_model_at_the_end(call: Call, config
     assert run.exit_code == 0, run.stderr
 
 
+def test_a_run_pauses_where_it_is_told_to(call: Call, config: Path) -> None:
+    result = call("train", config, "--until", 3)
+    assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    assert "Paused after step 3, which is saved in" in result.stderr
+    assert [path.name for path in (config.parent / "run").glob("step-*")] == ["step-00000003"]
+    assert call("train", config).stdout.startswith("The model is in")
+
+
 def test_a_model_runs_in_pytorch_on_a_device_and_in_a_type(call: Call, speaker: str) -> None:
     options = ("One", "-n", 4, "-t", 0)
     want = call("run", speaker, *options).stdout

@@ -71,7 +71,7 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
         settings = {"viewport": {"width": 1280, "height": 800}, "locale": "en-GB"} | options
         contexts.append(browser.new_context(**settings))
         page = contexts[-1].new_page()
-        page.set_default_timeout(12000)
+        page.set_default_timeout(40000)  # browsers on a busy machine are slow
         if quiet:
             page.on(
                 "console",

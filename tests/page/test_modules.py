@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,7 +18,7 @@ import glassgear.serve as page_folder
 def run(visit: Callable[..., Any]) -> Callable[[str], Any]:
     """Evaluates an expression with the modules at hand as `link`, `format`, `scale`, `pieces`, ..."""
     page = visit(ready=False)
-    names = ("link", "format", "scale", "pieces", "patterns", "texts", "tour_texts")
+    names = ("link", "format", "scale", "pieces", "patterns", "texts", "tour_texts", "reading", "views")
     loads = ", ".join(f"import('/js/{name}.js')" for name in names)
 
     def evaluate(expression: str) -> Any:
@@ -33,14 +34,15 @@ def test_link_carries_every_part_of_the_state(run: Callable[[str], Any]) -> None
     state = run(
         """link.decode(link.encode({
         model: 'a/b c.gguf', prompt: 'x & y = 50 %\\n西安 #1 + 1', gear: 'blocks.2.ffn',
-        value: 'blocks.2.ffn.down', view: 'value', language: 'zh', tour: 'rope', token: 3, head: 2,
-        made: 7, open: 2,
+        value: 'blocks.2.ffn.down', view: 'value', language: 'zh', tour: 'rope',
+        habit: 'previous', token: 3, head: 2, made: 7, open: 2,
         index: [4, 17], chat: true, sampling: {...link.defaultSampling(), temperature: 0, seed: 9},
         changes: [{op: 'zero', path: 'blocks.1.attention', head: 0}]}))"""
     )
     assert state == {
         "model": "a/b c.gguf", "prompt": "x & y = 50 %\n西安 #1 + 1", "gear": "blocks.2.ffn",
-        "value": "blocks.2.ffn.down", "view": "value", "language": "zh", "tour": "rope", "token": 3,
+        "value": "blocks.2.ffn.down", "view": "value", "language": "zh", "tour": "rope",
+        "habit": "previous", "token": 3,
         "head": 2,
         "made": 7, "open": 2, "index": [4, 17], "chat": True,
         "sampling": {"temperature": 0, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repetition_penalty": 1,
@@ -148,13 +150,34 @@ def test_control_token_is_no_bytes(run: Callable[[str], Any]) -> None:
 
 
 def test_habits_of_heads(run: Callable[[str], Any]) -> None:
-    rows = {"previous": [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]], "first": [[1, 0, 0, 0]] * 4}
-    rows["self"] = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-    for name, matrix in rows.items():
-        flat = [number for row in matrix for number in row]
-        assert run(f"patterns.habit(patterns.shares({flat}, 4))") == {"name": name, "share": 1}
-    even = [1 / (i + 1) if k <= i else 0 for i in range(4) for k in range(4)]
-    assert run(f"patterns.habit(patterns.shares({even}, 4))")["name"] == "wide"
+    assert run("patterns.habit({previous: 0.7, first: 0.2, self: 0.1})") == {"name": "previous", "share": 0.7}
+    assert run("patterns.habit({previous: 0.2, first: 0.3, self: 0.25})")["name"] == "wide"
+    layers = [
+        {"path": "blocks.0.attention", "heads": [{"previous": 0.1}, {"previous": 0.9}]},
+        {"path": "blocks.2.attention", "heads": [{"previous": 0.95}]},
+    ]
+    order = run(f"patterns.ranked({json.dumps(layers)}, 'previous')")
+    assert [(one["layer"], one["head"], one["share"]) for one in order] == [
+        (2, 0, 0.95),
+        (0, 1, 0.9),
+        (0, 0, 0.1),
+    ]
+
+
+def test_what_a_token_reads_is_one_head_or_the_mean_of_all(run: Callable[[str], Any]) -> None:
+    row = "{array: Float32Array.from([1, 0, 0, 0.5, 0.5, 0]), heads: 2, seen: 3}"
+    assert run(f"[...reading.weights({row}, 1)]") == [0.5, 0.5, 0]
+    assert run(f"[...reading.weights({row}, -1)]") == [0.75, 0.25, 0]
+    assert run(f"[...reading.weights({row}, 7)]") == [0.75, 0.25, 0], "a head that isn't there: all of them"
+
+
+def test_the_first_layer_that_prefers_the_answer_for_good_is_said(run: Callable[[str], Any]) -> None:
+    layers = [{"top": [{"id": one}]} for one in (3, 7, 3, 7, 7)]
+    said = {"final": {"id": 7, "text": "x"}, "layers": layers, "decided": 3}
+    told = run(f"views.lensWords({json.dumps(said)})")
+    assert "layer 3 on" in told and "Layer 1 had it" in told
+    said["layers"][1]["top"][0]["id"] = 3  # type: ignore[index]
+    assert run(f"views.lensWords({json.dumps(said)})").count("ayer") == 1
 
 
 def test_every_text_is_there_in_both_languages(run: Callable[[str], Any]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from glassgear.sampling import Sampler, Sampling
 from glassgear.serve import answers
+from glassgear.serve.answers import habit_shares
 from glassgear.trace import Trace, record, views
 from tests.serve.conftest import Client, language_model
 from tests.serve.test_runs import IDS, PROMPT, one, zeroed
@@ -290,3 +291,50 @@ def test_a_number_that_is_none_is_null(client: Client) -> None:
     assert "no token can be chosen" in client.error(f"runs/{run}/candidates", 400)
     assert "no token can be chosen" in client.post(f"runs/{run}/step", 400, count=1)["error"]
     assert client.get(f"runs/{run}")["tokens_run"] == 8
+
+
+# --- what a newcomer asks -----------------------------------------------------------------------
+
+
+def test_habits_of_heads_are_averages_over_the_text(client: Client, run: str) -> None:
+    told = client.get(f"runs/{run}/habits")["layers"]
+    assert [layer["path"] for layer in told] == ["blocks.0.attention", "blocks.1.attention"]
+    for layer in told:
+        weights = client.values(run, path=f"{layer['path']}.weights")
+        at = np.arange(2, weights.shape[1])
+        for head, shares in enumerate(layer["heads"]):
+            assert shares["previous"] == pytest.approx(weights[head, at, at - 1].mean(), abs=1e-6)
+            assert shares["first"] == pytest.approx(weights[head, at, 0].mean(), abs=1e-6)
+            assert shares["self"] == pytest.approx(weights[head, at, at].mean(), abs=1e-6)
+    one = client.get(f"runs/{run}/habits", path="blocks.1.attention.weights")["layers"]
+    assert one == told[1:]
+    assert "did you mean" in client.error(f"runs/{run}/habits", 404, path="blocks.1.attention.wieghts")
+
+
+def test_habits_follow_the_text(client: Client) -> None:
+    run = client.start("tiny", "1")
+    alone = client.get(f"runs/{run}/habits")["layers"][0]["heads"][0]
+    assert alone == {"previous": 1, "first": 1, "self": 1}, "one token reads itself, the first one"
+    client.post(f"runs/{run}/step", count=4)
+    weights = client.values(run, path="blocks.0.attention.weights")[0]
+    told = client.get(f"runs/{run}/habits")["layers"][0]["heads"][0]
+    assert told["self"] == pytest.approx(np.diagonal(weights)[2:].mean(), abs=1e-6)
+
+
+def test_habits_of_written_out_weights() -> None:
+    first = np.array([[[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.6, 0.3]]], np.float32)
+    later = np.array([[[0.5, 0, 0.25, 0.25]]], np.float32)  # one step: a piece of its own
+    shares = habit_shares([(first, np.arange(3)), (later, np.array([3]))])
+    assert {name: share.tolist() for name, share in shares.items()} == {
+        "previous": pytest.approx([0.425]), "first": pytest.approx([0.3]), "self": pytest.approx([0.275]),
+    }  # fmt: skip
+
+
+def test_candidates_say_which_stage_removed_them(client: Client, run: str) -> None:
+    told = client.get(f"runs/{run}/candidates", top_k=10, top_p=0.5, min_p=0, temperature=1, count=40)
+    kept = {stage["name"]: stage["kept"] for stage in told["stages"]}
+    by = [one["removed_by"] for one in told["top"]]
+    assert by == [None] * kept["top-p"] + ["top-p"] * (10 - kept["top-p"]) + ["top-k"] * 30
+    assert all((one["final"] > 0) == (one["removed_by"] is None) for one in told["top"])
+    greedy = client.get(f"runs/{run}/candidates", temperature=0, count=3)["top"]
+    assert [one["removed_by"] for one in greedy] == [None, "greedy", "greedy"]

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from glassgear.errors import TokenizerError
+from glassgear.lab.experiments import worked_example
 from glassgear.model.gears import walk
 from glassgear.sampling import Sampling
 from glassgear.serve import models
 from glassgear.serve.app import SamplingAsked
 from glassgear.serve.prompts import text_of
+from glassgear.serve.worked import NAME, Words
 from tests.serve.conftest import Client, language_model
 from tests.serve.test_runs import one
 
@@ -180,3 +183,37 @@ def test_the_sampling_of_a_checkpoint_is_what_is_left_out(client: Client) -> Non
 
 def test_the_settings_of_a_request_are_those_of_sampling() -> None:
     assert {field.name for field in fields(Sampling)} - {"logit_bias"} == set(SamplingAsked.model_fields)
+
+
+# --- the worked example -------------------------------------------------------------------------
+
+
+def test_every_server_has_the_worked_example(client: Client) -> None:
+    listed = client.get("about")["models"]
+    assert [one["name"] for one in listed if one.get("example")] == [NAME] and listed[-1]["name"] == NAME
+    told = client.post("models", model=NAME)
+    assert told["parameters"] == 152 and told["tokenizer"] and not told["template"]
+    run = client.start(NAME, listed[-1]["example"])
+    assert client.get(f"runs/{run}")["texts"] == list(worked_example.TOKENS)
+    for number in worked_example.printed():
+        found = client.values(run, path=number.path, token=number.token)[number.place]
+        assert abs(found * (100 if number.share else 1) - float(number.text)) <= 1.001 * number.unit
+    assert client.get("about")["models"][-1]["loaded"]
+
+
+def test_the_worked_example_is_loaded_whatever_another_model_needs(tmp_path: Path) -> None:
+    entry = models.Models({"backend": "reference", "tokenizer": tmp_path / "none", "context": 4096}).load(
+        NAME
+    )
+    assert entry.model.context == 16 and entry.model.backend.name == "reference"
+
+
+def test_a_few_words_are_told_apart_by_looking() -> None:
+    words = Words(("a", "ab", "西安", "西"))
+    assert words.encode(" ab a西安 西") == [1, 0, 2, 3]
+    assert words.encode("") == []
+    assert words.decode([2, 0]) == "西安a"
+    with pytest.raises(TokenizerError, match="knows the words a ab 西安 西 and no others: 'c' is none"):
+        words.encode("abc")
+    with pytest.raises(TokenizerError, match="no token 4"):
+        words.piece(4)

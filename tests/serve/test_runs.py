@@ -15,6 +15,7 @@ from glassgear.sampling import Sampler, Sampling
 from glassgear.serve.limits import Limits
 from glassgear.serve.models import Models
 from glassgear.trace import record
+from glassgear.trace.views import summary
 from tests.serve.conftest import Client, Service, language_model, make_service
 
 PROMPT = "3 1 4 1 5 9 2 6"
@@ -341,6 +342,15 @@ def test_an_encoder_can_be_watched_but_not_continued() -> None:
     headless = one("encoder without a head")
     run = headless.start("tiny", PROMPT)
     assert headless.values(run, path="blocks.1", token=0).shape == (48,)
+    pooled = headless.values(run, path="pooler", token=0)
+    dense = headless.values(run, path="pooler.dense", token=0)
+    np.testing.assert_allclose(pooled, np.tanh(dense), rtol=1e-6)
+    model = headless.service.models.get("tiny").model
+    track = model.backend.open()
+    alone = model.backend.step([Chunk(track, [int(i) for i in PROMPT.split()], "first")], output="pooled")[0]
+    np.testing.assert_allclose(pooled, alone[0], atol=1e-6)
+    told = headless.get(f"runs/{run}/explain", path="pooler", token=0, index="3")
+    assert told["result"] == pytest.approx(float(pooled[3]), rel=1e-6)
     assert "no head" in headless.error(f"runs/{run}/candidates", 400)
     assert "no head" in headless.error(f"runs/{run}/lens", 400)
 
@@ -384,3 +394,40 @@ def test_a_service_is_made_of_named_models(speaker_path: Path) -> None:
     about = client.get("about")
     assert {"speaker", "tiny"} <= {one["name"] for one in about["models"] if one["loaded"]}
     assert about["limits"] == {"tokens": 2048, "bytes": 256 << 20} and about["languages"] == ["en", "zh"]
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_explanations_are_those_of_the_changed_run(backend: str) -> None:
+    client = one(backend=backend)
+    changes = [
+        {"op": "zero", "path": "blocks.1.attention", "head": 4},
+        {"op": "zero", "path": "blocks.0.ffn_residual"},
+        {"op": "activation", "path": "blocks.1.ffn", "to": "relu"},
+    ]
+    run = client.start("tiny", PROMPT, 2, changes=changes)
+    asked = {"path": "blocks.1.attention.mixed", "token": 9}
+    zero = client.get(f"runs/{run}/explain", index="4,3", **asked)
+    assert zero["exact"] and zero["result"] == 0 and zero["steps"][0]["name"] == "set to zero"
+    assert zero["steps"][1]["value"] != 0 and not zero["terms"]
+    other = client.get(f"runs/{run}/explain", index="3,3", **asked)
+    assert other["result"] == pytest.approx(other["traced"], abs=1e-6) and len(other["terms"]) == 10
+    cut = client.get(f"runs/{run}/explain", path="blocks.0.ffn_residual", token=9, index="5")
+    assert cut["exact"] and [one["path"] for one in cut["inputs"]] == ["blocks.0.ffn"]
+    bent = client.get(f"runs/{run}/explain", path="blocks.1.ffn.activated", token=9, index="5")
+    assert bent["exact"] and "ReLU" in bent["formula"]
+    for path in ("blocks.1.ffn.down", "blocks.0.attention.scores", "head"):
+        told = client.get(f"runs/{run}/explain", path=path, token=9)
+        assert told["exact"] or backend == "reference"
+
+
+def test_figures_are_those_of_the_whole_value_however_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassgear.serve.store.ROWS", 16)
+    client = one()
+    ids = " ".join(map(str, np.random.default_rng(0).integers(0, 67, 40).tolist()))
+    run = client.start("tiny", ids, 5)
+    found = client.service.runs.get(run)
+    for told in client.get(f"runs/{run}/summary", path="blocks.1.*"):
+        want = summary(found.find([told["path"]])[told["path"]]).to_json()
+        assert list(told["shape"]) == list(want.pop("shape")) and list(told["axes"]) == list(want.pop("axes"))
+        assert want.pop("path") == told["path"]
+        assert {name: told[name] for name in want} == pytest.approx(want, rel=1e-6, abs=1e-9)

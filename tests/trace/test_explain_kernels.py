@@ -72,14 +72,13 @@ def test_int16_codes_are_a_close_attention(cap: float) -> None:
     rng, width = np.random.default_rng(2), 24
     q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((width,), (700, width), (700, 8)))
     query, scale = mixing.coded_query(q, np.float32(0.3)), 0.3
-    products = mixing.code_scores(query, [mixing.coded_by_length(row) for row in k])
+    products = mixing.code_scores(query, mixing.coded_by_length(k))
     scores = (k.astype(np.float64) @ q) * scale
     scores = cap * np.tanh(scores / cap) if cap else scores
     np.testing.assert_allclose(mixing.shown_scores(products, query.unit, cap), scores, atol=2e-3)
     weights = np.exp(scores - scores.max())
     weights /= weights.sum()
-    coded = [mixing.coded_by_size(row) for row in v]
-    found = mixing.attend_codes(products, query.unit, cap, 0, 699, coded)
+    found = mixing.attend_codes(products, query.unit, cap, 0, 699, mixing.coded_by_size(v))
     np.testing.assert_allclose(found.mixed, weights @ v, atol=2e-3)
 
 

@@ -78,7 +78,7 @@ def test_a_selection_keeps_its_own_and_nothing_else() -> None:
 
 def test_what_would_be_too_large_is_refused_before_it_is_made() -> None:
     backend = reference()
-    need = sum(sizes(backend, IDS, len(IDS), ["*"]).values())
+    need = sum(sizes(backend, len(IDS), ["*"]).values())
     assert record(backend, IDS, limit=need).nbytes == need
     with pytest.raises(SettingError, match=r"would take .* more than the limit"):
         record(backend, IDS, limit=need - 1)

@@ -77,6 +77,16 @@ def test_a_run_that_is_interrupted_before_its_first_step_goes_on_too(tmp_path: P
     assert losses(broken) == losses(whole)
 
 
+def test_a_paused_run_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    whole, broken = settings(tmp_path / "a"), settings(tmp_path / "b")
+    Trainer(whole).run()
+    outcome = Trainer(broken, until=5).run()
+    assert (outcome.reason, outcome.step, outcome.model) == ("paused", 5, None)
+    assert Trainer(broken, until=3).run().step == 5
+    assert Trainer(broken, until=99).run().reason == "done"
+    assert losses(broken) == losses(whole)
+
+
 def _stop(trainer: Trainer, event: dict[str, Any], step: int) -> None:
     if event["event"] == "step" and event["step"] == step:
         trainer._stop = "SIGTERM"

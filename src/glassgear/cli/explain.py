@@ -10,6 +10,7 @@ import click
 
 from glassgear.cli import console
 from glassgear.cli.ids_mode import prompt_of, tokenizer_of
+from glassgear.cli.language import language_option, speaking
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
     Command,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from glassgear.language_model import LanguageModel
+    from glassgear.languages import Words
     from glassgear.trace.explain import Explanation
     from glassgear.trace.explain.page import Section
     from glassgear.trace.trace import Trace
@@ -43,6 +45,7 @@ glassgear explain smollm2-135m "The capital of France is" blocks.2.ffn.down --in
 glassgear explain smollm2-135m "I" blocks.0.attention.scores --head 4 --index 0
 glassgear explain smollm2-135m "I" sampled -t 0.8 --seed 7 -n 3 --token 2
 glassgear explain smollm2-135m "I" probability --top 5 --json | jq .terms
+glassgear explain smollm2-135m "I" head --lang zh
 glassgear explain smollm2-135m blocks.0.ffn --open run.safetensors
 """
 
@@ -130,6 +133,7 @@ def _index(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     section="Output",
     help="One JSON object: all terms and inputs, or with --top the largest.",
 )
+@language_option("Output")
 @option(
     "--special",
     is_flag=True,
@@ -145,8 +149,14 @@ def command(model: str, prompt: str, path: str | None, **given: Any) -> None:  #
     `probability` and `sampled` follow from the logits. The number is computed again from the
     traced numbers before it, in the backend's own order, and compared with the traced one.
     """
-    path, text = _what(prompt, path, given)
+    with speaking(given["lang"]) as words:
+        _explain(model, *_what(prompt, path, given), given, words)
+
+
+def _explain(model: str, path: str, text: str, given: dict[str, Any], words: Words) -> None:
     index = _place(given)
+    from glassgear.trace.explain.said import said
+
     loaded, trace = _opened(model, given)
     settings = sampling_settings(given)
     settings = with_seed({"temperature": 0.0} | settings) if settings else {}
@@ -160,11 +170,12 @@ def command(model: str, prompt: str, path: str | None, **given: Any) -> None:  #
         for number in given["follow"]:
             chain.append(chain[-1].follow(number))
     if given["as_json"]:
-        json_line(chain[-1].to_json(given["top"]))
+        found = chain[-1].to_json(given["top"])
+        json_line(found if given["lang"] == "en" else said(found, words))
         return
-    _print(chain, given)
+    _print(chain, given, words)
     if index is None and made.index:
-        console.note(f"without --index this is the largest number of {made.path}")
+        console.note(words(f"without --index this is the largest number of {made.path}"))
 
 
 def _what(prompt: str, path: str | None, given: dict[str, Any]) -> tuple[str, str]:
@@ -211,27 +222,28 @@ def _prompt(model: LanguageModel, text: str, given: dict[str, Any]) -> list[int]
     return model.encode(text, parse_special=given["special"])
 
 
-def _print(chain: Sequence[Explanation], given: dict[str, Any]) -> None:
+def _print(chain: Sequence[Explanation], given: dict[str, Any], words: Words) -> None:
     from glassgear.trace.explain.page import sections, title
+    from glassgear.trace.explain.said import said_section
 
     colour, made = console.may_colour(), chain[-1]
     for before, number in zip(chain, given["follow"], strict=False):
-        line = f"{title(before)}, input {number}: {before.inputs[number].name}"
+        line = words(f"{title(before)}, input {number}: {before.inputs[number].name}")
         click.echo(console.style(console.visible(line), dim=True), color=colour)
-    click.echo(console.style(console.visible(title(made)), bold=True), color=colour)
+    click.echo(console.style(console.visible(words(title(made))), bold=True), color=colour)
     top = given["top"] or TOP
     for section in sections(made, top, in_order=given["in_order"], block=given["block"]):
-        click.echo("\n" + _section(section, made), color=colour)
+        verdict = 0 if section.title == "result" else None  # the line that is green or yellow
+        click.echo("\n" + _section(said_section(section, words), made, verdict), color=colour)
 
 
-def _section(section: Section, made: Explanation) -> str:
+def _section(section: Section, made: Explanation, verdict: int | None) -> str:
     lines = [console.style(console.visible(section.title), fg="cyan")] if section.title else []
     width = room()
     for i, line in enumerate(section.lines):
         text = console.visible(line)
-        verdict = section.title == "result" and i == 0
         lines.append(
-            console.style(text, bold=True, fg="green" if made.exact else "yellow") if verdict else text
+            console.style(text, bold=True, fg="green" if made.exact else "yellow") if i == verdict else text
         )
     if section.head:
         lines += _with_bars(section, table(section.head, section.rows, section.right), width)

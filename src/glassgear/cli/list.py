@@ -22,10 +22,10 @@ glassgear list --json | jq -r '.models[].name'
 @click.command(cls=Command, short_help="Show the models on this machine.", examples=EXAMPLES)
 @option("--json", "as_json", is_flag=True, section="Options", help="One JSON object.")
 def command(as_json: bool) -> None:
-    """List the models in the cache, by the names that every command takes in place of a path."""
+    """List the models on this machine, by the names that every command takes in place of a path."""
     from glassgear.weights import pull
 
-    models = pull.cached()
+    models = pull.present()
     there = {model.name for model in models}
     fetchable = {name: about for name, about in pull.known().items() if name not in there}
     if as_json:
@@ -42,13 +42,8 @@ def command(as_json: bool) -> None:
         json_line({"models": found, "fetchable": fetchable})
         return
     rows = [(m.name, size(m.nbytes), m.container, m.source, str(m.path)) for m in models]
-    if rows:
-        click.echo(
-            table(("name", "size", "kind", "from", "path"), rows, right={1}), color=console.may_colour()
-        )
-    else:
-        console.say("There are no models here yet.")
+    click.echo(table(("name", "size", "kind", "from", "path"), rows, right={1}), color=console.may_colour())
     if fetchable and console.is_terminal(sys.stderr):
-        console.say("\nTo fetch:" if rows else "To fetch one:")
+        console.say("\nTo fetch:")
         for name, about in fetchable.items():
             console.say(f"  glassgear pull {name}   {console.style(about, dim=True)}")

@@ -35,6 +35,8 @@ __all__ = ["command"]
 MAX_TOKENS = 256  # without -n
 
 EXAMPLES = """
+glassgear run                                          a story, by the model that comes with Glassgear
+glassgear run tiny-stories "Tom had a red ball."       the same model, a beginning of yours
 glassgear run smollm2-135m "Once upon a time"
 glassgear run model.gguf "2 + 2 =" -t 0 -n 8           the likeliest tokens, 8 of them
 cat story.txt | glassgear run smollm2-135m -           the prompt from standard input
@@ -51,7 +53,7 @@ glassgear run stories260K.bin --tokenizer tok512.bin -t 1.0 -p 0.9 -s 133742 --l
 
 
 @click.command(cls=Command, short_help="Continue a text.", examples=EXAMPLES)
-@click.argument("model")
+@click.argument("model", required=False)
 @click.argument("prompt", required=False, callback=as_text)
 @limit_options(tokens=str(MAX_TOKENS))
 @sampling_options
@@ -94,8 +96,10 @@ glassgear run stories260K.bin --tokenizer tok512.bin -t 1.0 -p 0.9 -s 133742 --l
 @option("--llama2c", is_flag=True, section="Model",
         help="Do exactly what karpathy/llama2.c does: its sampler (-t 1.0, -p 0.9 unless given), its end, "
              "and -n counts the prompt too.")  # fmt: skip
-def command(model: str, prompt: str | None, **given: Any) -> None:
+def command(model: str | None, prompt: str | None, **given: Any) -> None:
     """Continue a text: MODEL writes on from where PROMPT ends.
+
+    Without either, the model that comes with Glassgear tells a story.
 
     MODEL is a GGUF file, a llama2.c .bin, a Hugging Face folder, or a name that `glassgear list`
     shows. PROMPT is the text to continue; `-` reads all of standard input (one newline at its
@@ -109,6 +113,11 @@ def command(model: str, prompt: str | None, **given: Any) -> None:
     if given["random"] and given["seed"] is None:
         given["seed"] = 0
     settings = with_seed(sampling_settings(given))
+    if model is None:
+        from glassgear.weights import inside
+
+        model, prompt = inside.DEFAULT, inside.PROMPT
+        given["echo"] = given["echo"] is not False
     if given["llama2c"]:
         refuse_other_options(given)
     text = _without_last_newline(console.read_stdin()) if prompt == "-" else prompt

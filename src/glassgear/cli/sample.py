@@ -10,6 +10,7 @@ import click
 
 from glassgear.cli import console
 from glassgear.cli.ids_mode import prompt_of, tokenizer_of
+from glassgear.cli.language import language_option, speaking
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
     Command,
@@ -26,6 +27,7 @@ from glassgear.cli.trace_views import Name, figure, new_table, share, show
 
 if TYPE_CHECKING:
     from glassgear.language_model import LanguageModel
+    from glassgear.languages import Words
     from glassgear.sampling import Draw, Sampler, Stage
 
 __all__ = ["command"]
@@ -51,6 +53,7 @@ glassgear sample smollm2-135m "The sky is" --json | jq .stages
 @option("--top", type=click.IntRange(1, 1000), default=TOP, metavar="N", section=OUTPUT,
         help=f"List the N likeliest candidates. [default: {TOP}]")  # fmt: skip
 @option("--json", "as_json", is_flag=True, section=OUTPUT, help="A JSON object for each token, on a line.")
+@language_option(OUTPUT)
 @sampling_options
 @option("--chat", is_flag=True, section="Model", help="PROMPT is a message: use the model's chat template.")
 @option("--special", is_flag=True, section="Model",
@@ -68,6 +71,11 @@ def command(model: str, prompt: str | None, **given: Any) -> None:
     a part of the line from 0 to 1, as long as it is probable. With the same seed and the same settings the
     tokens are those of `glassgear run`.
     """
+    with speaking(given["lang"]) as words:
+        _sample(model, prompt, given, words)
+
+
+def _sample(model: str, prompt: str | None, given: dict[str, Any], words: Words) -> None:
     if given["random"] and given["seed"] is None:
         given["seed"] = 0
     settings = with_seed(sampling_settings(given))
@@ -79,13 +87,14 @@ def command(model: str, prompt: str | None, **given: Any) -> None:
         return quoted(tokenizer, token) if tokenizer else str(token)
 
     text = console.read_stdin() if prompt == "-" else prompt
-    for number, choice in enumerate(_choices(loaded, _ids(loaded, text, given), settings, given["steps"])):
+    ids = _ids(loaded, text, given)
+    for number, choice in enumerate(_choices(loaded, ids, settings, given["steps"], words)):
         if given["as_json"]:
             json_line(_described(choice, name, given["top"]))
             continue
         if number:
             show("")
-        _show(choice, name, given["top"])
+        _show(choice, name, given["top"], words)
 
 
 def _ids(model: LanguageModel, text: str | None, given: dict[str, Any]) -> list[int]:
@@ -119,7 +128,9 @@ class Choice:
     end: bool
 
 
-def _choices(model: LanguageModel, ids: list[int], settings: dict[str, Any], count: int) -> Iterator[Choice]:
+def _choices(
+    model: LanguageModel, ids: list[int], settings: dict[str, Any], count: int, words: Words
+) -> Iterator[Choice]:
     """The ids that `run` would choose, each with how."""
     from glassgear.backends.base import Chunk
     from glassgear.sampling import Sampler, Sampling
@@ -138,7 +149,7 @@ def _choices(model: LanguageModel, ids: list[int], settings: dict[str, Any], cou
             if choice.end:
                 return
             if len(ids) > model.context:
-                console.note(f"the context of {model.context:,} tokens is full")
+                console.note(words(f"the context of {model.context:,} tokens is full"))
                 return
     finally:
         backend.close(track)
@@ -201,27 +212,29 @@ def _remover(stages: Sequence[Stage], token: int) -> str | None:
     return None
 
 
-def _show(choice: Choice, name: Name, top: int) -> None:
+def _show(choice: Choice, name: Name, top: int, words: Words) -> None:
     from rich.text import Text
 
     heads = ("stage", "setting", "kept", "removed", "likeliest", "removed, the likeliest")
-    stages = new_table(*heads, right=[2, 3])
+    stages = new_table(*map(words, heads), right=[2, 3])
     for before, stage in zip([None, *choice.stages], choice.stages, strict=False):
         count, gone = (0, []) if before is None else _removed(before, stage, FEW)
         best, p = _likeliest(stage)
         stages.add_row(
-            stage.name, stage.setting, f"{len(stage.ids):,}", f"{count:,}" if count else "",
+            words(stage.name), words(stage.setting), f"{len(stage.ids):,}", f"{count:,}" if count else "",
             f"{name(best)} {share(p)}", ", ".join(f"{name(i)} {share(q)}" for i, q in gone),
         )  # fmt: skip
-    rows = new_table("id", "candidate", "logit", "before", "after", "", right=(0, 2, 3, 4))
+    heads = ("id", "candidate", "logit", "before", "after", "")
+    rows = new_table(*map(words, heads), right=(0, 2, 3, 4))
     for row in _candidates(choice, top):
         mark = "chosen" if row["id"] == choice.id else ""
         note = f"removed by {row['removed_by']}" if row["removed_by"] else mark
         style = "bold green" if mark else "dim" if row["removed_by"] else ""
         after = share(row["final"]) if row["final"] else ""
-        texts = (name(row["id"]), figure(row["logit"]), share(row["probability"]), after, note)
+        texts = (name(row["id"]), figure(row["logit"]), share(row["probability"]), after, words(note))
         rows.add_row(str(row["id"]), *(Text(text, style=style) for text in texts))
-    show(f"Token {choice.step} after the prompt", stages, "", rows, "", *_verdict(choice, name))
+    title = words(f"Token {choice.step} after the prompt")
+    show(title, stages, "", rows, "", *map(words, _verdict(choice, name)))
 
 
 def _verdict(choice: Choice, name: Name) -> Iterator[str]:

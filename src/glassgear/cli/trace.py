@@ -11,6 +11,7 @@ import click
 
 from glassgear.cli import console
 from glassgear.cli.ids_mode import prompt_of, tokenizer_of
+from glassgear.cli.language import language_option, speaking
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import Command, as_text, model_options, option
 from glassgear.cli.output import json_line, quoted
@@ -20,6 +21,7 @@ from glassgear.errors import SettingError
 if TYPE_CHECKING:
     from glassgear.backends.base import Hook
     from glassgear.language_model import LanguageModel
+    from glassgear.languages import Words
     from glassgear.trace.trace import Trace
 
 __all__ = ["command"]
@@ -75,6 +77,7 @@ def _bytes(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 @option("--top", type=click.IntRange(1, 50), metavar="N", section=VIEW,
         help=f"How many tokens to list. [default: 3 for --heads, else {TOP}]")  # fmt: skip
 @option("--json", "as_json", is_flag=True, section=VIEW, help="One JSON object.")
+@language_option(VIEW)
 @option("--zero", multiple=True, metavar="PATH[:HEAD]", section=CHANGE,
         help="Set a value to zero, such as blocks.3.attention, or one head of it (:4), and show what that "
              "does to the next token. A block, such as blocks.3, then adds nothing to the stream. "
@@ -95,13 +98,18 @@ def command(model: str | None, prompt: str | None, **given: Any) -> None:
     norm and share of zeros of each kind; NaN and infinity stand out in red. Nothing is computed twice:
     these are the numbers of the run itself, and looking changes none of them.
     """
+    with speaking(given["lang"]) as words:
+        _trace(model, prompt, given, words)
+
+
+def _trace(model: str | None, prompt: str | None, given: dict[str, Any], words: Words) -> None:
     if given["opened"] is not None:
         if prompt is not None or given["zero"] or given["save"] or given["max_tokens"] or given["chat"]:
             raise click.UsageError(
                 "--open shows what was saved: it takes no PROMPT, --zero, --save, --max-tokens or --chat"
             )
         loaded = open_model(model, given) if model is not None else None
-        _show(_opened(given), loaded, given)
+        _show(_opened(given), loaded, given, words)
         return
     if model is None:
         raise click.UsageError("Missing argument 'MODEL' (or --open FILE).")
@@ -119,8 +127,9 @@ def command(model: str | None, prompt: str | None, **given: Any) -> None:
         trace.save(given["save"])
         if not given["as_json"]:
             took = size(os.path.getsize(given["save"]))
-            console.say(f"{len(trace)} values of {trace.tokens} tokens in {given['save']} ({took})")
-    _show(trace, loaded, given, effect)
+            told = f"{len(trace)} values of {trace.tokens} tokens in {given['save']} ({took})"
+            console.say(words(told))
+    _show(trace, loaded, given, words, effect)
 
 
 def _views(given: Mapping[str, Any]) -> bool:
@@ -185,8 +194,8 @@ def _hook(model: LanguageModel, zeros: Sequence[str]) -> Hook | None:
     """What sets values to zero."""
     if not zeros:
         return None
-    from glassgear.serve.changes import Zero, hook_of
-    from glassgear.serve.models import Entry
+    from glassgear.trace.changes import Zero, hook_of
+    from glassgear.trace.shown import shown_by
 
     changes = []
     for text in zeros:
@@ -196,7 +205,8 @@ def _hook(model: LanguageModel, zeros: Sequence[str]) -> Hook | None:
                 f"{text!r:.80}: a head is a number, as in blocks.3.attention:4", param_hint="--zero"
             )
         changes.append(Zero(path, int(head) if colon else None))
-    made = hook_of(model.gears, Entry(model.checkpoint.path, model, {}).paths, changes)
+    axes = {path: shown.axes for path, shown in shown_by(model.backend).items()}
+    made = hook_of(model.gears, axes, changes)
     return None if made is None else made()
 
 
@@ -250,7 +260,7 @@ def _logits(model: LanguageModel, ids: list[int], hook: Hook | None) -> Any:
 
 
 def _show(
-    trace: Trace | None, model: LanguageModel | None, given: Mapping[str, Any],
+    trace: Trace | None, model: LanguageModel | None, given: Mapping[str, Any], words: Words,
     effect: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
     tokenizer = tokenizer_of(model) if model is not None else None
@@ -263,7 +273,7 @@ def _show(
 
     from glassgear.cli.trace_parts import Parts
 
-    parts = Parts(trace, model, given, name)
+    parts = Parts(trace, model, given, name, words)
     if given["as_json"]:
         json_line(parts.as_json(effect))
     else:

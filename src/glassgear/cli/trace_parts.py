@@ -25,6 +25,7 @@ from glassgear.errors import SettingError
 
 if TYPE_CHECKING:
     from glassgear.language_model import LanguageModel
+    from glassgear.languages import Words
     from glassgear.trace.trace import Trace
     from glassgear.trace.views import Summary
 
@@ -42,12 +43,14 @@ class Parts:
         model: for the logit lens; None where a file is shown without one.
         given: the command's options.
         name: what a token is called.
+        words: the language of the tables.
     """
 
     trace: Trace | None
     model: LanguageModel | None
     given: Mapping[str, Any]
     name: Name
+    words: Words = str
 
     def print(self, effect: dict[str, Any] | None) -> None:
         """Tables, one below the other."""
@@ -66,14 +69,14 @@ class Parts:
             return
         trace = self.trace
         if self.given["growth"]:
-            yield partial(show_growth, self._growth(), self._token_or_none())
+            yield partial(show_growth, self._growth(), self._token_or_none(), self.words)
         if self.given["heads"]:
             token = self._token()
-            yield partial(show_heads, self._heads(token), token, trace.ids, self.name)
+            yield partial(show_heads, self._heads(token), token, trace.ids, self.name, self.words)
         if self.given["lens"]:
-            yield partial(show_lens, self._lens(), self.name)
+            yield partial(show_lens, self._lens(), self.name, self.words)
         if self._wants_figures(effect):
-            yield partial(show_figures, list(self._figures()))
+            yield partial(show_figures, list(self._figures()), self.words)
 
     def as_json(self, effect: dict[str, Any] | None) -> dict[str, Any]:
         """The same as plain data."""
@@ -188,7 +191,8 @@ class Parts:
         """The next token's candidates as they are, beside those after the change."""
         from rich.text import Text
 
-        made = new_table("", "as it is", "p", "p then", "", "changed", "p", "p before", right=(0, 2, 3, 6, 7))
+        heads = ("", "as it is", "p", "p then", "", "changed", "p", "p before")
+        made = new_table(*map(self.words, heads), right=(0, 2, 3, 6, 7))
         for place, (one, other) in enumerate(zip(effect["before"], effect["after"], strict=True), 1):
             same = one["id"] == other["id"]
             made.add_row(
@@ -198,6 +202,6 @@ class Parts:
             )  # fmt: skip
         zeroed = ", ".join(self.given["zero"])
         show(
-            f"The next token, with {zeroed} set to zero", made,
-            f"The change is worth {figure(effect['divergence'])} nats (KL divergence).",
+            self.words(f"The next token, with {zeroed} set to zero"), made,
+            self.words(f"The change is worth {figure(effect['divergence'])} nats (KL divergence)."),
         )  # fmt: skip

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from glassgear.languages import Words
     from glassgear.trace.trace import Trace, Value
     from glassgear.trace.views import Growth, Layer, Look, Summary
 
@@ -115,15 +116,17 @@ def only(value: Value, token: int) -> Value | None:
 # --- figures ----------------------------------------------------------------------------------
 
 
-def show_figures(rows: Sequence[tuple[Summary, int, str]]) -> None:
+def show_figures(rows: Sequence[tuple[Summary, int, str]], words: Words = str) -> None:
     """A row for each value, or for a gear's values in all blocks.
 
     Args:
         rows: figures, how many values they are of, and the shape as text.
+        words: the language of the table.
     """
     from rich.text import Text
 
-    made = new_table("value", "shape", "mean", "std", "min", "max", "norm", "zeros", right=range(2, 8))
+    heads = ("value", "shape", "mean", "std", "min", "max", "norm", "zeros")
+    made = new_table(*map(words, heads), right=range(2, 8))
     made.columns[1].no_wrap = True
     if (room() or WIDE) < MIDDLING:
         made.padding = (0, 1, 0, 0)
@@ -132,11 +135,11 @@ def show_figures(rows: Sequence[tuple[Summary, int, str]]) -> None:
         inside = row.path.startswith(BLOCKS)
         if inside and not blocks:
             blocks = count
-            made.add_row(Text(f"in {count} blocks:" if count > 1 else "in a block:", style="dim"))
+            made.add_row(Text(words(f"in {count} blocks:" if count > 1 else "in a block:"), style="dim"))
         path = _name(row.path.removeprefix(BLOCKS) if inside else row.path, inside)
         if count > 1 and count != blocks:
             path.append(f" \u00d7{count}", style="dim")
-        bad = _bad(row)
+        bad = words(_bad(row))
         if bad:
             path.append(f"\n  {bad}", style="bold red")
         numbers = [figure(n) for n in (row.mean, row.std, row.min, row.max, row.norm)]
@@ -168,17 +171,18 @@ def _percent(value: float) -> str:
 # --- the stream -------------------------------------------------------------------------------
 
 
-def show_growth(rows: Sequence[Growth], token: int | None) -> None:
+def show_growth(rows: Sequence[Growth], token: int | None, words: Words = str) -> None:
     """How long the residual stream is behind each block, and what was added: of a token, or on average."""
     steps = list(dict.fromkeys(step for row in rows for step in row.steps))
-    made = new_table("block", *(f"+ {step}" for step in steps), "stream", "", right=range(1, len(steps) + 2))
+    heads = ("block", *(f"+ {step}" for step in steps), "stream", "")
+    made = new_table(*map(words, heads), right=range(1, len(steps) + 2))
     lengths = [_length(row, row.stream, token) for row in rows]
     top = max(lengths, default=0.0) or 1.0
     for row, length in zip(rows, lengths, strict=True):
         added = [figure(_length(row, row.steps[step], token)) if step in row.steps else "" for step in steps]
         made.add_row(row.path, *added, figure(length), "\u2588" * max(1, round(BAR * length / top)))
     whose = "all tokens, on average" if token is None else f"token {token}"
-    show(f"Length of the residual stream ({whose})", made)
+    show(words(f"Length of the residual stream ({whose})"), made)
 
 
 def _length(row: Growth, norms: Any, token: int | None) -> float:
@@ -190,15 +194,17 @@ def _length(row: Growth, norms: Any, token: int | None) -> float:
 # --- attention --------------------------------------------------------------------------------
 
 
-def show_heads(found: Mapping[str, Sequence[Sequence[Look]]], token: int, ids: Sequence[int], name: Name,
-               ) -> None:  # fmt: skip
+def show_heads(
+    found: Mapping[str, Sequence[Sequence[Look]]], token: int, ids: Sequence[int], name: Name,
+    words: Words = str,
+) -> None:  # fmt: skip
     """For each head the tokens that one reads most, with the weight of each."""
-    made = new_table("attention", "head", "weight, token", right=[1])
+    made = new_table(*map(words, ("attention", "head", "weight, token")), right=[1])
     for path, each in found.items():
         for head, looks in enumerate(each):
             cells = [(look.weight, f"{look.token} {_cut(name(ids[look.token]))}", "") for look in looks]
             made.add_row(path if head == 0 else "", str(head), _likely(cells))
-    show(f"What token {token}, {name(ids[token])}, looks at", made)
+    show(words(f"What token {token}, {name(ids[token])}, looks at"), made)
 
 
 def _likely(cells: Sequence[tuple[float, str, str]]) -> Text:
@@ -232,17 +238,18 @@ class Said:
     ids: Sequence[int]
 
 
-def show_lens(said: Said, name: Name) -> None:
+def show_lens(said: Said, name: Name, words: Words = str) -> None:
     """The likeliest tokens behind each layer, and the probability of the one that wins in the end."""
     final = said.layers[-1].top[0][0]
-    made = new_table("block", f"p({_cut(name(final))})", "place", "likeliest", right=(1, 2))
+    heads = ("block", f"p({_cut(name(final))})", "place", "likeliest")
+    made = new_table(*map(words, heads), right=(1, 2))
     for number, layer in enumerate(said.layers):
         cells = _likely([(p, _cut(name(i)), "bold" if i == final else "") for i, p in layer.top])
         style = "green" if number >= said.decided else None
         made.add_row(layer.path, share(layer.final), str(layer.rank + 1), cells, style=style)
     path = said.layers[said.decided].path
     show(
-        f"What each layer would say after token {said.token}, {name(said.ids[said.token])}",
+        words(f"What each layer would say after token {said.token}, {name(said.ids[said.token])}"),
         made,
-        f"{path} decided: from it on, {name(final)} is the likeliest.",
+        words(f"{path} decided: from it on, {name(final)} is the likeliest."),
     )

@@ -54,6 +54,8 @@ def _changes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.argument("config", type=click.Path(dir_okay=False))
 @option("--out", metavar="FOLDER", section="Run", help="The run's folder. [default: as CONFIG says]")
 @option("--steps", type=click.IntRange(min=1), metavar="N", section="Run", help="How many in all.")
+@option("--until", type=click.IntRange(min=1), metavar="N", section="Run",
+        help="Pause after step N. Unlike --steps it leaves the course of the rate as it is.")  # fmt: skip
 @option("--set", "changes", multiple=True, metavar="KEY=VALUE", callback=_changes, section="Run",
         help="Change a setting of CONFIG, as train.batch=8. May be given several times.")  # fmt: skip
 @option("--device", metavar="NAME", section="Run",
@@ -71,7 +73,7 @@ def command(config: str, changes: dict[str, Any], **given: Any) -> None:
     checkpoints, metrics.jsonl, and at the end `model`, a Hugging Face folder that `glassgear run`
     takes. Ctrl-C or SIGTERM saves first; the same command then goes on where it stopped.
 
-    Exit code 0: done; 130 or 143: interrupted, and saved; 1: it failed, or diverged (the last good
+    Exit code 0: done, or paused; 130 or 143: interrupted, and saved; 1: it failed, or diverged (the last good
     checkpoint stays).
     """
     if int(os.environ.get("LOCAL_RANK", "0")):
@@ -135,7 +137,7 @@ def _trained(settings: TrainSettings, given: dict[str, Any]) -> Outcome:
     from glassgear.train import Trainer
 
     view = view_for(settings, as_json=given["as_json"], quiet=given["quiet"])
-    trainer = Trainer(settings, view.event)
+    trainer = Trainer(settings, view.event, given["until"])
     with _closing(view):
         try:
             return trainer.run()
@@ -201,14 +203,17 @@ def _near(path: Path) -> Path:
 
 
 def _unfinished(outcome: Outcome, config: str, given: dict[str, Any]) -> None:
-    """An interrupted or diverged run: what is there, and what to do."""
-    if outcome.reason == "interrupted":
+    """A paused, interrupted or diverged run: what is there, and what to do."""
+    if outcome.reason in ("paused", "interrupted"):
         if not given["as_json"]:
+            ended = outcome.reason.capitalize()
             console.say(
-                f"Interrupted after step {outcome.step:,}, which is saved in {_near(outcome.folder)}. "
+                f"{ended} after step {outcome.step:,}, which is saved in {_near(outcome.folder)}. "
                 "The same command goes on from there; "
                 f"glassgear train {config} --export-only writes its model."
             )
+        if outcome.reason == "paused":
+            return
         sys.exit(128 + (signal.Signals[outcome.signal] if outcome.signal else signal.SIGTERM))
     raise GlassgearError(
         f"the run diverged: three steps in a row up to step {outcome.step:,} had no finite gradient. The "

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "experiment"]
 
 NAMES = (
-    "worked-example", "linear-collapse", "xor", "activations", "gradient-highway", "norm-kinds", "rope",
-    "kv-cache", "sampling", "quantisation",
+    "worked-example", "linear-collapse", "xor", "activations", "gradient-highway", "norm-kinds",
+    "norm-placement", "rope", "kv-cache", "ffn-or-attention", "sampling", "quantisation",
 )  # fmt: skip
 """Every experiment, in the order in which a token meets what it is about."""
 

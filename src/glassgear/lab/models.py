@@ -4,28 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from glassgear.errors import GlassgearError, TokenizerError
 from glassgear.lab.frame import NotHereError, Settings
 from glassgear.language_model import LanguageModel
 from glassgear.weights.checkpoint import Checkpoint
+from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["model_of", "random_model", "require_torch", "start_ids", "stories", "title"]
+if TYPE_CHECKING:
+    from glassgear.backends.torch import ModelModule
+
+__all__ = ["BUILT_IN", "model_of", "random_model", "require_torch", "start_ids", "stories", "title",
+           "trained_model"]  # fmt: skip
 
 Name = Literal["cpu", "reference", "torch"]
+BUILT_IN = "tiny-stories"
+"""The model that comes with Glassgear, by the name that `load` knows it by."""
 
 
 def model_of(
-    settings: Settings, name: str | None, backend: Name = "cpu", *, most: int | None = None
+    settings: Settings,
+    name: str | None,
+    backend: Name = "cpu",
+    *,
+    most: int | None = None,
+    threads: int | None = None,
 ) -> LanguageModel | None:
     """The model of a run.
 
     Args:
         settings: of the run; `small` looks for none that wasn't named.
-        name: a path or a name; None: the smallest that `glassgear list` shows.
+        name: a path or a name; None: the one that comes with Glassgear, or the smallest that
+            `glassgear list` shows.
         backend: what runs it.
-        most: of those that weren't named, the largest file in bytes that is taken.
+        most: of those that were fetched and weren't named, the largest file in bytes that is taken.
+        threads: of the CPU backend; None: its choice.
 
     Returns:
         None where none was named and none is at hand.
@@ -37,14 +53,13 @@ def model_of(
     from glassgear.weights import pull
 
     if name is not None:
-        return load(name, backend=backend)
+        return load(name, backend=backend, threads=threads)
     if settings.small:
         return None
-    for found in sorted(pull.cached(), key=lambda model: model.nbytes):
-        if most is not None and found.nbytes > most:
-            return None
+    fetched = sorted(pull.cached(), key=lambda model: model.nbytes)
+    for found in (BUILT_IN, *(model.name for model in fetched if most is None or model.nbytes <= most)):
         try:
-            return load(found.name, backend=backend)
+            return load(found, backend=backend, threads=threads)
         except GlassgearError:  # one that this version doesn't run; the next may do
             continue
     return None
@@ -84,6 +99,25 @@ def random_model(
         return LanguageModel(checkpoint, Torch(model, tensors), None)
     made = CPU(model, tensors, threads=threads) if backend == "cpu" else Reference(model, tensors)
     return LanguageModel(checkpoint, made, None)
+
+
+def trained_model(module: ModelModule, *, threads: int | None = None) -> LanguageModel:
+    """A module's weights on the CPU backend, without a tokenizer.
+
+    Args:
+        module: trained or not; it isn't changed.
+        threads: of the backend; None: its choice.
+    """
+    from glassgear.backends.cpu import CPU
+
+    model = module.gears
+    tensors = {}
+    for path, value in (*module.named_parameters(), *module.named_buffers()):
+        numbers = np.ascontiguousarray(value.detach().cpu().numpy(), np.float32)
+        data = numbers.reshape(-1).view(np.uint8)
+        tensors[path] = StoredTensor(path, "F32", numbers.shape, data, "trained weights")
+    checkpoint = Checkpoint(model.family, "a model trained here", model, tensors)
+    return LanguageModel(checkpoint, CPU(model, tensors, threads=threads), None)
 
 
 def require_torch() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,17 @@ from glassgear.serve.runs import Run
 from glassgear.trace import views
 from glassgear.trace.trace import Value, matches
 
-__all__ = ["Numbers", "candidates", "growth", "heads", "lens", "numbers", "position", "summaries"]
+__all__ = [
+    "Numbers",
+    "candidates",
+    "growth",
+    "habits",
+    "heads",
+    "lens",
+    "numbers",
+    "position",
+    "summaries",
+]
 
 Floats = NDArray[np.float32]
 MOST = 1 << 22  # numbers in an answer
@@ -178,7 +190,9 @@ def summaries(run: Run, pattern: str) -> list[dict[str, Any]]:
     found = run.find(paths)
 
     def told(path: str) -> dict[str, Any]:
-        return views.summary(found[path]).to_json()
+        pieces = found.of(path)
+        figures = views.summary_of_all(path, list(pieces.stretches()))
+        return replace(figures, shape=pieces.shape).to_json()
 
     return [run.cached_answer(("summary", path), partial(told, path)) for path in paths if path in found]
 
@@ -220,6 +234,61 @@ def _heads(run: Run, token: int, top: int) -> dict[str, Any]:
         for path, each in views.heads(rows, token, top).items()
     ]
     return {"layers": layers}
+
+
+def habits(run: Run, pattern: str = "*.attention.weights") -> dict[str, Any]:
+    """For each head, how much it reads the token before, the first one and the reading token itself.
+
+    Args:
+        run: the run.
+        pattern: which attention weights; all of a long text may be more than there is memory for.
+
+    Raises:
+        UnknownName: no attention weights fit.
+        TooMuch: they would have to be recorded again, and are too many.
+    """
+    return run.cached_answer(("habits", pattern), lambda: _habits(run, pattern))  # type: ignore[no-any-return]
+
+
+def _habits(run: Run, pattern: str) -> dict[str, Any]:
+    there = [path for path in run.entry.paths if path.endswith(".attention.weights")]
+    paths = [path for path in there if matches(path, [pattern])]
+    if not paths:
+        raise unknown_path(pattern, there, "there are no attention weights called")
+    found = run.find(paths)
+    layers = []
+    for path in paths:
+        shares = habit_shares(found.of(path, together=False).parts)
+        names, heads = list(shares), np.stack(list(shares.values()), axis=1)  # [head, habit]
+        rows = [dict(zip(names, map(float, row), strict=True)) for row in heads]
+        layers.append({"path": path.removesuffix(".weights"), "heads": rows})
+    return {"layers": layers}
+
+
+def habit_shares(parts: Sequence[tuple[Floats, NDArray[np.int64]]]) -> dict[str, NDArray[np.float64]]:
+    """How much of its weight a head gives to the token before, to the first and to the reading one.
+
+    Averages over the tokens from the third on: before it, these three are the same ones. A text of one or
+    two tokens has none of these, so there its last token counts.
+
+    Args:
+        parts: pieces of attention weights [head, token, seen], each with the positions of its tokens.
+
+    Returns:
+        `previous`, `first`, `self` -> a share, 0 to 1, for each head.
+    """
+    last = max(int(positions[-1]) for _, positions in parts)
+    begin, count = min(2, last), 0
+    heads = len(parts[0][0])
+    sums = {name: np.zeros(heads) for name in ("previous", "first", "self")}
+    for array, positions in parts:
+        rows = np.flatnonzero(positions >= begin)
+        at = positions[rows]
+        seen = {"previous": np.maximum(at - 1, 0), "first": np.zeros_like(at), "self": at}
+        for name, columns in seen.items():
+            sums[name] += array[:, rows, columns].sum(axis=1, dtype=np.float64)
+        count += len(rows)
+    return {name: total / max(1, count) for name, total in sums.items()}
 
 
 def lens(run: Run, token: int, top: int = 5) -> dict[str, Any]:
@@ -279,6 +348,8 @@ def candidates(run: Run, token: int, sampling: Sampling, count: int = 20) -> dic
     before, after = stages[0], stages[-1]
     p, final = before.probabilities, np.zeros(len(logits))
     final[after.ids] = after.probabilities
+    listed = _largest(before.logits, count)
+    gone = _removed_by(before.ids[listed], stages)
     return {
         "stages": [_stage(run, *pair) for pair in zip([None, *stages], stages, strict=False)],
         "top": [
@@ -288,8 +359,9 @@ def candidates(run: Run, token: int, sampling: Sampling, count: int = 20) -> dic
                 "logit": float(before.logits[i]),
                 "probability": float(p[i]),
                 "final": float(final[before.ids[i]]),
+                "removed_by": gone.get(int(before.ids[i])),
             }
-            for i in _largest(before.logits, count)
+            for i in listed
         ],
         "draw": None
         if drawn is None
@@ -304,6 +376,16 @@ def _largest(values: Floats, count: int) -> NDArray[np.int64]:
     """Places of the largest values, largest first; of equal ones the first."""
     near = top_k(values, count)
     return near[np.argsort(-values[near], kind="stable")]
+
+
+def _removed_by(ids: NDArray[np.int64], stages: Sequence[Stage]) -> dict[int, str]:
+    """Of these ids, those that a stage removed, with its name."""
+    found: dict[int, str] = {}
+    for before, stage in pairwise(stages):
+        if len(stage.ids) < len(before.ids):
+            for one in ids[~np.isin(ids, stage.ids)]:
+                found.setdefault(int(one), stage.name)
+    return found
 
 
 def _stage(run: Run, before: Stage | None, stage: Stage) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from starlette.exceptions import HTTPException
 
 from glassgear._version import __version__
 from glassgear.errors import GlassgearError, NotFoundError
+from glassgear.languages import LANGUAGES, Language, Words, words_in
 from glassgear.sampling import Sampling
-from glassgear.serve import answers, files
-from glassgear.serve.changes import Activate, Change, Zero
+from glassgear.serve import answers, files, saying
 from glassgear.serve.compare import compare
 from glassgear.serve.errors import Gone, TooMuch, UnknownName
 from glassgear.serve.explaining import explain
@@ -36,6 +36,7 @@ from glassgear.serve.limits import Limits
 from glassgear.serve.models import Models
 from glassgear.serve.prompts import pipeline, prepare
 from glassgear.serve.runs import Run, Runs, Step
+from glassgear.trace.changes import Activate, Change, Zero
 
 __all__ = ["PAGE", "Service", "create_app"]
 
@@ -44,6 +45,7 @@ MOST_STEPS = 512  # tokens in one request
 TOP = 64  # terms of an explanation, unless another number is asked for
 FRESH = {"Cache-Control": "no-store"}
 LOG = logging.getLogger("glassgear.serve")
+Asked = Annotated[Language, Query(alias="lang")]
 
 
 class Json(JSONResponse):
@@ -160,10 +162,10 @@ class Service:
             "version": __version__,
             "models": self.models.listed(),
             "limits": {"tokens": self.limits.tokens, "bytes": self.limits.nbytes},
-            "languages": ["en", "zh"],
+            "languages": list(LANGUAGES),
         }
 
-    def start(self, asked: RunAsked) -> dict[str, Any]:
+    def start(self, asked: RunAsked, language: Language = "en") -> dict[str, Any]:
         """Make a run; nothing is computed yet."""
         entry = self.models.get(asked.model)
         prepared = prepare(entry.model, asked.prompt, chat=asked.chat, system=asked.system)
@@ -176,12 +178,12 @@ class Service:
             "texts": run.texts(run.ids),
             "special": run.special(run.ids),
             "prompt": run.prompt,
-            "warnings": prepared.warnings,
+            "warnings": saying.warnings(prepared.warnings, language),
             "pipeline": pipeline(prepared),
             "sampling": run.told_sampling(),
         }
 
-    def told(self, run: Run) -> dict[str, Any]:
+    def told(self, run: Run, language: Language = "en") -> dict[str, Any]:
         """All about a run but its values."""
         counted = run.model.ledger()
         length = run.tokens_run
@@ -199,6 +201,7 @@ class Service:
             "prompt": run.prompt,
             "tokens_run": length,
             "done": run.done,
+            "warnings": saying.warnings(run.prepared.warnings, language),
             "sampling": run.told_sampling(),
             "changes": [_change(change) for change in run.changes],
             "recorded": "all" if run.store.whole else "asked",
@@ -259,37 +262,43 @@ def create_app(service: Service, host: str = "127.0.0.1") -> Guard:
 
 def _errors(app: FastAPI) -> None:
     @app.exception_handler(GlassgearError)
-    def engine(_: Request, trouble: GlassgearError) -> Json:
-        return _failed(trouble)
+    def engine(request: Request, trouble: GlassgearError) -> Json:
+        return _failed(trouble, _words(request))
 
     @app.exception_handler(RequestValidationError)
-    def invalid(_: Request, trouble: RequestValidationError) -> Json:
+    def invalid(request: Request, trouble: RequestValidationError) -> Json:
         first = trouble.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:] if first["type"] != "json_invalid")
-        told = f"{where}: {first['msg']}" if where else str(first["msg"])
-        return Json({"error": told[:1].lower() + told[1:]}, 400)
+        message = str(first["msg"])
+        message = message[:1].lower() + message[1:]
+        return Json({"error": _words(request)(f"{where}: {message}" if where else message)}, 400)
 
     @app.exception_handler(HTTPException)
-    def other(_: Request, trouble: HTTPException) -> Json:
+    def other(request: Request, trouble: HTTPException) -> Json:
         told = "there is nothing at this address" if trouble.status_code == 404 else str(trouble.detail)
-        return Json({"error": told}, trouble.status_code)
+        return Json({"error": _words(request)(told)}, trouble.status_code)
 
     @app.exception_handler(MemoryError)
-    def memory(_: Request, trouble: MemoryError) -> Json:
-        return Json({"error": "there isn't enough memory for this: a shorter text needs less"}, 500)
+    def memory(request: Request, trouble: MemoryError) -> Json:
+        told = "there isn't enough memory for this: a shorter text needs less"
+        return Json({"error": _words(request)(told)}, 500)
 
     @app.exception_handler(Exception)
-    def fault(_: Request, trouble: Exception) -> Json:
-        return _failed(trouble)
+    def fault(request: Request, trouble: Exception) -> Json:
+        return _failed(trouble, _words(request))
 
 
-def _failed(trouble: Exception) -> Json:
+def _words(request: Request) -> Words:
+    return saying.asked(request.url.query)
+
+
+def _failed(trouble: Exception, words: Words) -> Json:
     """A sentence, with the status that fits."""
     if not isinstance(trouble, GlassgearError):
         debug = os.environ.get("GLASSGEAR_DEBUG", "0") not in ("", "0")
         LOG.error("fault: %s: %s", type(trouble).__name__, trouble, exc_info=trouble if debug else None)
-        return Json({"error": f"this is a fault in Glassgear: {type(trouble).__name__}"}, 500)
-    told: dict[str, Any] = {"error": str(trouble)}
+        return Json({"error": words(f"this is a fault in Glassgear: {type(trouble).__name__}")}, 500)
+    told: dict[str, Any] = {"error": words(str(trouble))}
     if isinstance(trouble, UnknownName):
         return Json(told | {"near": list(trouble.near)}, 404)
     if isinstance(trouble, Gone | NotFoundError):
@@ -302,17 +311,17 @@ def _failed(trouble: Exception) -> Json:
 
 def _models(app: FastAPI, service: Service) -> None:
     @app.get("/api/about")
-    def about() -> Json:
-        return Json(service.about())
+    def about(lang: Asked = "en") -> Json:
+        return Json(saying.about(service.about(), lang))
 
     @app.post("/api/models")
-    def load(asked: ModelAsked) -> Response:
+    def load(asked: ModelAsked, lang: Asked = "en") -> Response:
         entry = service.models.load(asked.model, random=asked.random, seed=asked.seed)
-        return Response(entry.drawn, media_type="application/json")
+        return Response(saying.tree(entry.drawn, lang), media_type="application/json")
 
     @app.get("/api/tree")
-    def tree(model: str) -> Response:
-        return Response(service.models.get(model).drawn, media_type="application/json")
+    def tree(model: str, lang: Asked = "en") -> Response:
+        return Response(saying.tree(service.models.get(model).drawn, lang), media_type="application/json")
 
 
 def _runs(app: FastAPI, service: Service) -> None:
@@ -331,12 +340,12 @@ def _runs(app: FastAPI, service: Service) -> None:
         return Json({"runs": told})
 
     @app.post("/api/runs")
-    def start(asked: RunAsked) -> Json:
-        return Json(service.start(asked))
+    def start(asked: RunAsked, lang: Asked = "en") -> Json:
+        return Json(service.start(asked, lang))
 
     @app.get("/api/runs/{run}")
-    def told(run: str) -> Json:
-        return Json(service.told(service.runs.get(run)))
+    def told(run: str, lang: Asked = "en") -> Json:
+        return Json(service.told(service.runs.get(run), lang))
 
     @app.delete("/api/runs/{run}")
     def close(run: str) -> Json:
@@ -381,13 +390,16 @@ def _steps(app: FastAPI, service: Service) -> None:
         return Json(_step(found, found.choose(asked.id)))
 
     @app.get("/api/runs/{run}/stream")
-    def stream(run: str, count: Annotated[int, Query(ge=1, le=100_000)] = 64) -> StreamingResponse:
+    def stream(
+        run: str, count: Annotated[int, Query(ge=1, le=100_000)] = 64, lang: Asked = "en"
+    ) -> StreamingResponse:
         found = service.runs.get(run)
         headers = {"Cache-Control": "no-store"}
-        return StreamingResponse(_events(found, count), media_type="text/event-stream", headers=headers)
+        events = _events(found, count, words_in(lang))
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-def _events(run: Run, count: int) -> Iterator[str]:
+def _events(run: Run, count: int, words: Words) -> Iterator[str]:
     """Server-sent events, one for each token."""
     done: str | None = "count"
     try:
@@ -400,7 +412,7 @@ def _events(run: Run, count: int) -> Iterator[str]:
                 break
         yield _event("end", {"done": done})
     except Exception as trouble:
-        yield f"event: error\ndata: {bytes(_failed(trouble).body).decode()}\n\n"
+        yield f"event: error\ndata: {bytes(_failed(trouble, words).body).decode()}\n\n"
 
 
 def _event(name: str, data: dict[str, Any]) -> str:
@@ -440,9 +452,10 @@ def _values(app: FastAPI, service: Service) -> None:
         token: int,
         index: Annotated[str, Query(pattern=r"^-?\d{1,9}(,-?\d{1,9})*$")] | None = None,
         top: Annotated[int, Query(ge=0, le=1_000_000)] = TOP,
+        lang: Asked = "en",
     ) -> Json:
         place = None if index is None else tuple(int(i) for i in index.split(","))
-        return Json(explain(service.runs.get(run), path, token, place, top or None))
+        return Json(explain(service.runs.get(run), path, token, place, top or None, language=lang))
 
 
 def _views(app: FastAPI, service: Service) -> None:
@@ -460,15 +473,17 @@ def _views(app: FastAPI, service: Service) -> None:
         penalty_window: int | None = None,
         seed: int | None = None,
         count: int = 20,
+        lang: Asked = "en",
     ) -> Json:
         given = locals()
         asked = SamplingAsked(**{name: given[name] for name in SamplingAsked.model_fields})
         found = service.runs.get(run)
-        return Json(answers.candidates(found, token, _sampling(found.sampling, asked), count))
+        told = answers.candidates(found, token, _sampling(found.sampling, asked), count)
+        return Json(saying.candidates(told, lang))
 
     @app.get("/api/runs/{run}/lens")
-    def lens(run: str, token: int = -1, top: int = 5) -> Json:
-        return Json(answers.lens(service.runs.get(run), token, top))
+    def lens(run: str, token: int = -1, top: int = 5, lang: Asked = "en") -> Json:
+        return Json(saying.lens(answers.lens(service.runs.get(run), token, top), lang))
 
     @app.get("/api/runs/{run}/growth")
     def growth(run: str) -> Json:
@@ -477,3 +492,7 @@ def _views(app: FastAPI, service: Service) -> None:
     @app.get("/api/runs/{run}/heads")
     def heads(run: str, token: int = -1, top: Annotated[int, Query(ge=1, le=20)] = 3) -> Json:
         return Json(answers.heads(service.runs.get(run), token, top))
+
+    @app.get("/api/runs/{run}/habits")
+    def habits(run: str, path: Annotated[str, Query(max_length=300)] = "*.attention.weights") -> Json:
+        return Json(answers.habits(service.runs.get(run), path))

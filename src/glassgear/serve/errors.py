@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
-
-from glassgear.errors import GlassgearError, SettingError
+from glassgear.errors import GlassgearError
+from glassgear.trace.unknown import UnknownName, unknown_path
 
 __all__ = ["Gone", "TooMuch", "UnknownName", "unknown_path"]
 
 
 class Gone(GlassgearError):
-    """What is asked for isn't there (any more): 404."""
+    """What is asked for isn't there (any more): 404. So is an `UnknownName`."""
 
 
 class TooMuch(GlassgearError):
     """An answer, or a request, would be too large: 413."""
-
-
-class UnknownName(SettingError):
-    """A name that doesn't exist: 404. `near` holds names that are spelled alike."""
-
-    def __init__(self, text: str, near: Sequence[str]) -> None:
-        super().__init__(text)
-        self.near = tuple(near)
-
-
-def unknown_path(path: str, known: Sequence[str], what: str) -> UnknownName:
-    """The error for a path that nothing has, with near ones."""
-    near = get_close_matches(path[:200], known, 3, 0.5)
-    hint = f": did you mean {' or '.join(near)}?" if near else ""
-    return UnknownName(f"{what} {path[:200]!r}{hint}", near)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from glassgear.languages import Language, words_in
 from glassgear.serve.answers import position
 from glassgear.serve.errors import unknown_path
 from glassgear.serve.runs import Run
 from glassgear.serve.store import Found
 from glassgear.trace.explain import desk_for
 from glassgear.trace.explain import explain as explained
+from glassgear.trace.explain.said import said
 from glassgear.trace.flow import flow
 from glassgear.trace.trace import Trace, Value
 
@@ -20,8 +25,9 @@ SUM = " + "  # between the paths of a sum that has no name of its own
 
 
 def explain(
-    run: Run, path: str, token: int, index: Sequence[int] | None, top: int | None = None
-) -> dict[str, Any]:
+    run: Run, path: str, token: int, index: Sequence[int] | None, top: int | None = None, *,
+    language: Language = "en",
+) -> dict[str, Any]:  # fmt: skip
     """An explanation as JSON.
 
     Args:
@@ -30,6 +36,7 @@ def explain(
         token: its token.
         index: place in the token's value; None: its largest number.
         top: list so many of the largest terms; None: all.
+        language: of its sentences and names.
 
     Raises:
         UnknownName: no such value; near ones are named.
@@ -44,17 +51,27 @@ def explain(
     def record(paths: Sequence[str]) -> Trace:
         known = [one for one in paths if one in run.entry.paths]
         found = run.find(list(dict.fromkeys(other for one in known for other in run.group(one))), first=token)
-        return run.trace({one: _value(found, one, token) for one in known if one in found})
+        return run.trace({one: _value(found, one, token, run) for one in known if one in found})
 
     # It begins with the value itself, and asks for what that is made from.
     shown = [one if one in run.entry.paths else "head" for one in path.split(SUM)]
     desk = desk_for(run.model.backend, run.model.checkpoint.tensors, record(shown), path)
-    desk.again = record
+    desk.again, desk.zeroing = record, run.hook
     if run.tokenizer is not None:
         desk.piece = run.tokenizer.piece
-    return explained(desk, path, token, index).to_json(top)
+    found = explained(desk, path, token, index).to_json(top)
+    return found if language == "en" else said(found, words_in(language))
 
 
-def _value(found: Found, path: str, token: int) -> Value:
-    """A recorded value; of logits, which are large and of which no other row is read, one token's."""
-    return found.of("head", together=False).between(token, token + 1) if path == "head" else found[path]
+def _value(found: Found, path: str, token: int, run: Run) -> Value:
+    """A recorded value; of logits and of what is seen, which are large, the one row that is read."""
+    axes = run.entry.paths[path]
+    if path != "head" and axes[-1] != "seen":
+        return found[path]
+    row = found.of(path, together=False).between(token, token + 1)
+    if axes[-1] != "seen":
+        return row
+    nothing = np.float32(-np.inf if path.endswith(".scores") else 0)
+    whole = np.full((len(row.array), 1, run.tokens_run), nothing)
+    whole[:, :, : row.array.shape[2]] = row.array
+    return replace(row, array=whole)

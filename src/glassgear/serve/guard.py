@@ -14,6 +14,8 @@ import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from glassgear.serve import saying
+
 __all__ = ["MOST_BYTES", "Guard", "is_loopback"]
 
 Scope = MutableMapping[str, Any]
@@ -72,7 +74,7 @@ class Guard:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
-            await _refuse(send, *refusal)
+            await _refuse(send, scope, *refusal)
             return
         await self._limited(scope, receive, send)
 
@@ -132,7 +134,7 @@ class Guard:
             if not begun and not over:
                 raise
         if over and not begun:
-            await _refuse(send, 413, f"a request may have {MOST_BYTES:,} bytes")
+            await _refuse(send, scope, 413, f"a request may have {MOST_BYTES:,} bytes")
 
 
 def _without_port(host: str) -> str:
@@ -146,8 +148,9 @@ def _own_names() -> tuple[str, ...]:
     return (socket.gethostname().lower(),)
 
 
-async def _refuse(send: Send, status: int, why: str) -> None:
-    body = json.dumps({"error": why}).encode()
+async def _refuse(send: Send, scope: Scope, status: int, why: str) -> None:
+    words = saying.asked(scope["query_string"].decode("latin-1"))
+    body = json.dumps({"error": words(why)}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *HEADERS]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -12,44 +12,21 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glassgear.backends.base import Chunk
 from glassgear.errors import GlassgearError, NotFoundError, SettingError
 from glassgear.language_model import LanguageModel
-from glassgear.model.gears import Experts, Model, walk
-from glassgear.serve.changes import Change, tree_with
+from glassgear.model.gears import Model
 from glassgear.serve.errors import UnknownName
 from glassgear.serve.store import ROWS
-from glassgear.trace.record import SEEN, axes_of
+from glassgear.serve.worked import NAME, PROMPT, worked_example
+from glassgear.trace.changes import Change, tree_with
+from glassgear.trace.shown import Shown, shown_by
 from glassgear.trace.views import Lens
 
-__all__ = ["Entry", "Models", "Shown"]
+__all__ = ["Entry", "Models"]
 
 MOST = 4  # models at a time
 MOST_VARIANTS = 2  # trees with other activations, of each model
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A value that a model shows.
-
-    Attributes:
-        axes: their names.
-        nbytes: of one token; of scores and weights for each token that it sees.
-    """
-
-    axes: tuple[str, ...]
-    nbytes: int
-
-    @property
-    def quadratic(self) -> bool:
-        """Whether it grows with the square of the text."""
-        return self.axes[-1] == "seen"
-
-    def size(self, tokens: int) -> int:
-        """Bytes that a run of so many tokens keeps of it."""
-        return self.nbytes * tokens * (min(tokens, (tokens + ROWS) // 2) if self.quadratic else 1)
 
 
 @dataclass(eq=False)
@@ -71,24 +48,10 @@ class Entry:
     variants: dict[Model, LanguageModel] = field(default_factory=dict)
 
     @cached_property
-    def shown(self) -> dict[str, Shown]:
+    def shown(self) -> Mapping[str, Shown]:
         """Every value by path, in the order of use; found by running one token."""
-        found: dict[str, Shown] = {}
-
-        def look(path: str, value: NDArray[np.float32]) -> None:
-            if value.ndim == 3 and path.rpartition(".")[2] in SEEN:
-                found[path] = Shown(axes_of(path, 3), value.nbytes)
-            else:
-                found[path] = Shown(axes_of(path, value.ndim), value.nbytes // max(1, len(value)))
-
         with self.lock:
-            track = self.model.backend.open()
-            try:
-                output = "hidden" if self.model.gears.head is None else "logits"
-                self.model.backend.step([Chunk(track, [0])], look, output)  # type: ignore[arg-type]
-            finally:
-                self.model.backend.close(track)
-        return _with_all_experts(self.model.gears, found)
+            return shown_by(self.model.backend)
 
     @cached_property
     def paths(self) -> dict[str, tuple[str, ...]]:
@@ -116,7 +79,7 @@ class Entry:
     def size(self, tokens: int, paths: Sequence[str] | None = None) -> int:
         """Bytes that a run of so many tokens keeps, of all values or of some."""
         chosen = self.shown.values() if paths is None else [self.shown[path] for path in paths]
-        return sum(shown.size(tokens) for shown in chosen)
+        return sum(_size(shown, tokens) for shown in chosen)
 
     def changed(self, changes: Sequence[Change]) -> LanguageModel:
         """The model with other activations: another program on the same weights."""
@@ -137,19 +100,9 @@ class Entry:
 VARIANT_OPTIONS = ("threads", "cache_type", "on_compile", "device", "dtype")
 
 
-def _with_all_experts(model: Model, found: dict[str, Shown]) -> dict[str, Shown]:
-    """Experts that the token didn't choose show the same values as those that it chose."""
-    many = {path: gear.router.count for path, gear in walk(model) if isinstance(gear, Experts)}
-    out: dict[str, Shown] = {}
-    for path, shown in found.items():
-        before, inside, after = path.partition(".experts.")
-        if inside and before in many:
-            _, _, rest = after.partition(".")
-            tail = f".{rest}" if rest else ""
-            out |= {f"{before}.experts.{i}{tail}": shown for i in range(many[before])}
-        else:
-            out[path] = shown
-    return out
+def _size(shown: Shown, tokens: int) -> int:
+    """Bytes that a run of so many tokens keeps of a value: scores and weights in pieces of ROWS tokens."""
+    return shown.nbytes * tokens * (min(tokens, (tokens + ROWS) // 2) if shown.quadratic else 1)
 
 
 @dataclass(eq=False)
@@ -181,7 +134,10 @@ class Models:
                 self._make_room()
                 more: dict[str, Any] = {"random": True, "seed": seed} if random else {}
                 try:
-                    model = load(name, **self.options, **more)
+                    if name == NAME:
+                        model = worked_example(self.options)
+                    else:
+                        model = load(name, **self.options, **more)
                 except NotFoundError as trouble:
                     raise UnknownName(str(trouble), self._near(name)) from trouble
                 found = self.entries[name] = Entry(name, model, self.options)
@@ -202,7 +158,7 @@ class Models:
         """
         found = self.entries.get(name)
         if found is None:
-            near = get_close_matches(name[:200], [*self.entries, *_cached()], 3, 0.5)
+            near = get_close_matches(name[:200], [*self.entries, *_cached(), NAME], 3, 0.5)
             hint = f": did you mean {' or '.join(near)}?" if near else ""
             raise UnknownName(f"no model called {name[:200]!r} is loaded{hint}", near)
         found.used = time.monotonic()
@@ -214,7 +170,8 @@ class Models:
 
         known, cached = pull.known(), _cached()
         names = dict.fromkeys([*self.entries, *cached, *known])
-        return [
+        names.pop(NAME, None)
+        listed: list[dict[str, Any]] = [
             {
                 "name": name,
                 "note": known.get(name, ""),
@@ -222,6 +179,11 @@ class Models:
                 "cached": name in self.entries or name in cached,
             }
             for name in names
+        ]
+        # Last, and marked: a page that isn't told which model to open takes another one.
+        return [
+            *listed,
+            {"name": NAME, "note": "", "loaded": NAME in self.entries, "cached": True, "example": PROMPT},
         ]
 
     def _make_room(self) -> None:
@@ -244,6 +206,6 @@ def _cached() -> list[str]:
     from glassgear.weights import pull
 
     try:
-        return [model.name for model in pull.cached()]
+        return [model.name for model in pull.present()]
     except (OSError, GlassgearError):
         return []

@@ -17,17 +17,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassgear.backends.base import Chunk, Output, Track
+from glassgear.backends.base import Chunk, Track
 from glassgear.errors import ContextFullError, SettingError
 from glassgear.language_model import LanguageModel
 from glassgear.sampling import Sampler, Sampling
-from glassgear.serve.changes import Change, hook_of
 from glassgear.serve.errors import Gone, TooMuch, unknown_path
 from glassgear.serve.limits import Limits
 from glassgear.serve.models import Entry
 from glassgear.serve.prompts import Prepared, text_of, tokenizer_of
 from glassgear.serve.store import Found, Recorder, Store, has
+from glassgear.trace.changes import Change, hook_of
 from glassgear.trace.record import LAST, Wanted, passes
+from glassgear.trace.shown import output_of
 from glassgear.trace.trace import Trace, Value
 
 __all__ = ["Run", "Runs", "Step"]
@@ -88,7 +89,7 @@ class Run:
         self._recorded = 0
         self.tokenizer = tokenizer_of(self.model)
         self.hook = hook_of(self.model.gears, self.entry.paths, self.changes)
-        self._output: Output = "logits" if self.model.gears.head is not None else "hidden"
+        self._output = output_of(self.model.gears)
         self._room = room
 
     # --- steps ------------------------------------------------------------------------------
@@ -323,8 +324,9 @@ class Run:
 
     def trace(self, found: Mapping[str, Value]) -> Trace:
         """What was found as a trace, for explanations and views."""
+        texts = self.cached_answer(("texts",), lambda: tuple(self.texts(self.ids)))
         return Trace(
-            tuple(self.ids), tuple(self.texts(self.ids)), self.prompt, self.entry.model.checkpoint.path,
+            tuple(self.ids), texts, self.prompt, self.entry.model.checkpoint.path,
             self.model.backend.name, self.model.gears.family, self.told_sampling(), found,
         )  # fmt: skip
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassgear.errors import SettingError
-from glassgear.trace.record import SEEN, Kept, axes_of, joined
+from glassgear.trace.record import Kept, joined
+from glassgear.trace.shown import SEEN, axes_of
 from glassgear.trace.trace import Value
 
 __all__ = ["Found", "Pieces", "Recorder", "Store", "has"]
@@ -99,6 +100,16 @@ class Pieces:
     def value(self) -> Value:
         """All of it."""
         return joined(self.path, self.parts)
+
+    def stretches(self) -> Iterator[Value]:
+        """All of it in parts of at most ROWS tokens, or of one step's more: what is seen isn't filled up."""
+        some: list[Piece] = []
+        for piece in self.parts:
+            if some and sum(len(positions) for _, positions in [*some, piece]) > ROWS:
+                yield joined(self.path, some)
+                some = []
+            some.append(piece)
+        yield joined(self.path, some)
 
 
 @dataclass(eq=False)

@@ -12,9 +12,9 @@ from glassgear.backends.reference.machine import TABLE
 from glassgear.errors import TemplateError, TokenizerError
 from glassgear.model.gears import Block, Gear, Model, walk
 from glassgear.model.ledger import Counts, Row
-from glassgear.serve.changes import ACTIVATIONS
 from glassgear.serve.models import Entry
 from glassgear.serve.prompts import tokenizer_of
+from glassgear.trace.changes import ACTIVATIONS
 
 __all__ = ["tree"]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 
 from glassgear.model.gears import (
     FFN,
@@ -63,7 +65,8 @@ class Node:
         return tuple(dict.fromkeys(path for stream in self.reads.values() for path in stream))
 
 
-def flow(model: Model) -> dict[str, Node]:
+@lru_cache(maxsize=8)
+def flow(model: Model) -> Flow:
     """The nodes of all values of a model, by path."""
     walk = _Walk()
     x = _enter(walk, model)
@@ -74,7 +77,7 @@ def flow(model: Model) -> dict[str, Node]:
     if model.norm is not None:
         x = walk.norm("norm", model.norm, x)
     _leave(walk, model, x)
-    return walk.nodes
+    return MappingProxyType(walk.nodes)
 
 
 class _Walk:

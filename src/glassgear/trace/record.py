@@ -16,20 +16,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassgear.backends.base import Backend, Chunk, Hook, Output
+from glassgear.backends.base import Backend, Chunk, Hook
 from glassgear.errors import SettingError
 from glassgear.generate import Chooser
+from glassgear.trace.shown import SEEN, axes_of, output_of, shown_by
 from glassgear.trace.trace import Trace, Value, kind_of, matches
 
-__all__ = ["LIMIT", "SEEN", "Kept", "axes_of", "joined", "passes", "record", "sizes"]
+__all__ = ["LIMIT", "Kept", "joined", "passes", "record", "sizes"]
 
 Floats = NDArray[np.float32]
 Wanted = Literal["all", "last", "none"]
 LIMIT = 2 << 30  # bytes
 PASS = 512  # tokens
 SLAB = 32 << 20  # bytes asked for at a time: so large a piece comes in huge pages, at a third of the cost
-LAST = ("norm", "transform", "head")  # gears that see only rows whose logits are asked for
-SEEN = ("scores", "weights")  # values [head, token, seen]
+LAST = ("norm", "pooler", "transform", "head")  # gears that see only rows whose logits are asked for
 
 
 def record(
@@ -64,12 +64,12 @@ def record(
             says how much, and which values take most.
     """
     steps = 1 if max_tokens <= 1 else max_tokens
-    found = sizes(backend, ids, len(ids) + steps - 1, select)
+    found = sizes(backend, len(ids) + steps - 1, select)
     if not found:
-        raise _nothing(select, list(sizes(backend, ids, 1, ("*",))))
+        raise _nothing(select, list(shown_by(backend)))
     _check_size(found, limit)
     kept = Kept(tuple(select), change, tokens=len(ids) + steps - 1)
-    output = _output(backend)
+    output = output_of(backend.model)
     track, done = backend.open(), list(ids)
     tail = any(matches(path, select) for path in LAST) or any(p.split(".")[0] in LAST for p in select)
     try:
@@ -107,47 +107,13 @@ def passes(ids: Sequence[int], first: int, causal: bool) -> Iterator[tuple[list[
         yield list(ids[start : start + size]), start + size >= len(ids)
 
 
-def sizes(backend: Backend, ids: Sequence[int], tokens: int, select: Sequence[str]) -> dict[str, int]:
-    """Bytes that each selected value would take for so many tokens, found by running one token."""
-    look = _Sizes(tuple(select), tokens)
-    track = backend.open()
-    try:
-        backend.step([Chunk(track, ids[:1])], look, _output(backend))
-    finally:
-        backend.close(track)
-    return look.found
-
-
-@dataclass(eq=False)
-class _Sizes:
-    """Notes how large values are; where a backend would copy one, it may, but nobody reads it."""
-
-    select: tuple[str, ...]
-    tokens: int
-    reads_only: bool = True
-    plans: dict[Any, Any] = field(default_factory=dict)
-    found: dict[str, int] = field(default_factory=dict)
-    copies: list[Floats] = field(default_factory=list)
-
-    def wants(self, path: str) -> bool:
-        """Whether it is selected."""
-        return matches(path, self.select)
-
-    def place(self, path: str, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Memory for the one token that is run."""
-        self.copies.append(np.empty((1, *shape), np.float32))
-        self(path, self.copies[-1])
-        return int(self.copies[-1].ctypes.data), 0
-
-    def __call__(self, path: str, value: Floats) -> None:
-        """Note how much all tokens would take."""
-        if self.wants(path):
-            quadratic = self.tokens if path.rpartition(".")[2] in SEEN else 1
-            self.found[path] = value.nbytes * self.tokens * quadratic
-
-
-def _output(backend: Backend) -> Output:
-    return "logits" if backend.model.head is not None else "hidden"
+def sizes(backend: Backend, tokens: int, select: Sequence[str]) -> dict[str, int]:
+    """Bytes that each selected value would take for so many tokens; of experts, if all are chosen alike."""
+    return {
+        path: int(shown.nbytes * shown.share * tokens) * (tokens if shown.quadratic else 1)
+        for path, shown in shown_by(backend).items()
+        if matches(path, select)
+    }
 
 
 def _nothing(select: Sequence[str], paths: Sequence[str]) -> SettingError:
@@ -312,23 +278,20 @@ def joined(path: str, parts: Sequence[tuple[Floats, NDArray[np.int64]]]) -> Valu
     """Pieces of a value as one array along the axis `token`."""
     arrays = [array for array, _ in parts]
     axes = axes_of(path, arrays[0].ndim)
-    if axes[-1] == "seen":
-        longest = max(array.shape[2] for array in arrays)
-        nothing = np.float32(-np.inf if path.endswith(".scores") else 0)
-        arrays = [
-            np.pad(a, ((0, 0), (0, 0), (0, longest - a.shape[2])), constant_values=nothing) for a in arrays
-        ]
-    whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index("token"))
+    if len(arrays) == 1:
+        whole = arrays[0]
+    elif axes[-1] == "seen":
+        whole = _together(arrays, np.float32(-np.inf if path.endswith(".scores") else 0))
+    else:
+        whole = np.concatenate(arrays, axis=axes.index("token"))
     return Value(path, axes, whole, np.concatenate([positions for _, positions in parts]))
 
 
-def axes_of(path: str, count: int) -> tuple[str, ...]:
-    """Names of the axes of a value."""
-    name = path.rpartition(".")[2]
-    if count == 3:
-        return ("head", "token", "seen") if name in SEEN else ("token", "head", "channel")
-    if path == "head":
-        return "token", "entry"
-    if name == "router" or ".router." in path:
-        return "token", "expert"
-    return "token", "channel"
+def _together(arrays: Sequence[Floats], nothing: np.float32) -> Floats:
+    """Arrays [head, token, seen] as one, as wide as the widest; `nothing` stands where one is narrower."""
+    rows, wide = sum(array.shape[1] for array in arrays), max(array.shape[2] for array in arrays)
+    whole, at = np.full((arrays[0].shape[0], rows, wide), nothing), 0
+    for array in arrays:
+        whole[:, at : at + array.shape[1], : array.shape[2]] = array
+        at += array.shape[1]
+    return whole

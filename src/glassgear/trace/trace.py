@@ -25,7 +25,7 @@ KEY, POSITIONS = "glassgear.trace", ".positions"
 
 def matches(path: str, select: Iterable[str]) -> bool:
     """Whether a path fits one of the patterns: `*` stands for anything, dots included."""
-    return any(fnmatchcase(path, pattern) for pattern in select)
+    return any(pattern == "*" or fnmatchcase(path, pattern) for pattern in select)
 
 
 def kind_of(path: str) -> str:

@@ -44,6 +44,8 @@ Values = Mapping[str, Value]
 BLOCK = re.compile(r"blocks\.(\d+)")
 KEPT = 512 << 20  # bytes of a decoded head that stay in memory; a larger one is decoded anew, in stretches
 STRETCH = 8192  # rows of such a head at a time
+ROWS = 64  # tokens whose scores are looked at together, and
+SHORT = 1 << 18  # other numbers: so few stay near the processor
 COMPUTED_BY = (
     "last norm and head of the reference backend in float32 behind each layer but the last, "
     "whose row holds the logits that the model gave"
@@ -99,40 +101,86 @@ def summary_of_all(path: str, values: Sequence[Value]) -> Summary:
         path: what they are called together.
         values: the shape and the axes are those of the first.
     """
-    count = total = squares = zeros = 0.0
-    nan = inf = 0
-    low, high = np.inf, -np.inf
+    figures = _Figures()
     for value in values:
-        numbers = _visible(value)
-        nan += (bad := int(np.isnan(numbers).sum()))
-        inf += (endless := int(np.isinf(numbers).sum()))
-        finite = numbers[np.isfinite(numbers)] if bad or endless else numbers
-        if finite.size:
-            count += finite.size
-            total += float(finite.sum(dtype=np.float64))
-            squares += float(np.einsum("i,i->", finite, finite, dtype=np.float64))
-            zeros += finite.size - np.count_nonzero(finite)
-            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+        for numbers in _visible(value):
+            figures.add(numbers)
     told = (path, values[0].array.shape, values[0].axes)
-    if not count:
+    if not figures.count:
         nothing = float("nan")
-        return Summary(*told, nothing, nothing, nothing, nothing, nothing, 0.0, nan, inf)
-    mean = total / count
-    spread = float(np.sqrt(max(0.0, squares / count - mean * mean)))
-    return Summary(*told, mean, spread, low, high, float(np.sqrt(squares)), zeros / count, nan, inf)
+        return Summary(*told, nothing, nothing, nothing, nothing, nothing, 0.0, figures.nan, figures.inf)
+    mean = figures.total / figures.count
+    spread = float(np.sqrt(max(0.0, figures.squares / figures.count - mean * mean)))
+    return Summary(
+        *told, mean, spread, figures.low, figures.high, float(np.sqrt(figures.squares)),
+        figures.zeros / figures.count, figures.nan, figures.inf,
+    )  # fmt: skip
 
 
-def _visible(value: Value) -> Floats:
-    """All numbers of a value in one row, those aside that stand where a token sees nothing."""
-    if value.axes[-1] != "seen":
-        return value.array.reshape(-1)
-    later = np.arange(value.array.shape[2]) > value.positions[:, None]  # [token, seen]
+@dataclass(eq=False)
+class _Figures:
+    """Sums of finite numbers, and counts of others."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    zeros: int = 0
+    low: float = np.inf
+    high: float = -np.inf
+    nan: int = 0
+    inf: int = 0
+
+    def add(self, numbers: Floats) -> None:
+        """Take in a stretch of numbers."""
+        if not numbers.size:
+            return
+        low, high = float(numbers.min()), float(numbers.max())
+        if not (np.isfinite(low) and np.isfinite(high)):  # NaN goes through both
+            self.nan += int(np.isnan(numbers).sum())
+            self.inf += int(np.isinf(numbers).sum())
+            self.add(numbers[np.isfinite(numbers)])
+            return
+        wide = numbers.astype(np.float64)
+        self.count += wide.size
+        self.total += float(wide.sum())
+        self.squares += float(np.einsum("i,i->", wide, wide))  # no matrix library, whose threads would wait
+        self.zeros += wide.size - int(np.count_nonzero(numbers))
+        self.low, self.high = min(self.low, low), max(self.high, high)
+
+
+def _visible(value: Value) -> Iterator[Floats]:
+    """The numbers of a value in short rows, those aside that stand where a token sees nothing."""
+    if value.axes[-1] == "seen" and all(_unseen(value, first) for first in _stretches(value)):
+        for first in _stretches(value):
+            for part in _seen(value, first):
+                # A window hides early tokens, too.
+                yield part[part != -np.inf] if value.path.endswith(".scores") else part
+        return
+    flat = value.array.reshape(-1)
+    for first in range(0, flat.size, SHORT):
+        yield flat[first : first + SHORT]
+
+
+def _stretches(value: Value) -> range:
+    """First rows of some that follow each other."""
+    return range(0, len(value.positions), ROWS)
+
+
+def _unseen(value: Value, first: int) -> bool:
+    """Whether nothing stands where some tokens can't look: later ones."""
+    rows, at = value.array[:, first : first + ROWS], value.positions[first : first + ROWS]
+    start = int(at[0]) + 1
+    later = np.arange(start, rows.shape[2]) > at[:, None]
     nothing = np.float32(-np.inf if value.path.endswith(".scores") else 0)
-    if (value.array[:, later] == nothing).all():
-        seen = value.array[:, ~later].reshape(-1)
-        # A window hides early tokens, too.
-        return seen[seen != nothing] if value.path.endswith(".scores") else seen
-    return value.array.reshape(-1)
+    return bool(((rows[:, :, start:] == nothing) | ~later).all())
+
+
+def _seen(value: Value, first: int) -> tuple[Floats, Floats]:
+    """What some tokens see: the tokens up to the first of these, and from there the triangle."""
+    rows, at = value.array[:, first : first + ROWS], value.positions[first : first + ROWS]
+    start, stop = int(at[0]) + 1, int(at[-1]) + 1
+    inside = np.arange(start, min(stop, rows.shape[2])) <= at[:, None]
+    return rows[:, :, :start].reshape(-1), rows[:, :, start:stop][:, inside].reshape(-1)
 
 
 @dataclass(frozen=True)

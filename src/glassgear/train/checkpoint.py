@@ -25,8 +25,9 @@ from glassgear.errors import FormatError, SettingError
 from glassgear.train.ranks import Ranks, whole
 from glassgear.weights import safetensors
 from glassgear.weights.atomic import replacing
+from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["State", "checkpoints", "is_whole", "load", "plain_name", "save", "weights_of"]
+__all__ = ["State", "begin_with", "checkpoints", "is_whole", "load", "plain_name", "save", "weights_of"]
 
 PREFIXES = ("_orig_mod.", "module.")  # of torch.compile and of DDP
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -128,7 +129,7 @@ def load(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, finger
             "give this run a folder of its own (out), or delete the old one"
         )
     _check(path, state)
-    _fill(path / "model.safetensors", weights_of(module))
+    _fill_from(path / "model.safetensors", weights_of(module))
     wanted = {}
     for name, parameter in module.named_parameters():
         held = optimizer.state[parameter]
@@ -137,7 +138,7 @@ def load(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, finger
             held[moment] = torch.zeros_like(parameter)
             wanted[f"{plain_name(name)}.{moment}"] = held[moment]
     if state.step > state.skipped:
-        _fill(path / "optimizer.safetensors", wanted)
+        _fill_from(path / "optimizer.safetensors", wanted)
     return state
 
 
@@ -175,9 +176,24 @@ def _crc(path: Path) -> int:
     return found
 
 
-def _fill(path: Path, targets: Mapping[str, Tensor]) -> None:
-    """Copy a file's tensors into those of a module, all of them or none."""
-    found = safetensors.read(path)
+def begin_with(name: str, module: nn.Module) -> None:
+    """Take the weights of a finished model, whatever its file's format.
+
+    Raises:
+        GlassgearError: no such model, or one of another tree or other sizes.
+    """
+    from glassgear.weights.described import open_named
+
+    given = open_named(name)
+    _fill(given.path, given.tensors, weights_of(module))
+
+
+def _fill_from(path: Path, targets: Mapping[str, Tensor]) -> None:
+    _fill(path, safetensors.read(path), targets)
+
+
+def _fill(path: Path | str, found: Mapping[str, StoredTensor], targets: Mapping[str, Tensor]) -> None:
+    """Copy stored tensors into those of a module, all of them or none."""
     if found.keys() != targets.keys():
         odd = sorted(found.keys() ^ targets.keys())
         raise FormatError(path, f"doesn't hold this model: it has or lacks `{odd[0]}`")

@@ -17,6 +17,7 @@ from glassgear.model.gears import (
     Model,
     Norm,
     Residual,
+    ScaleNorm,
     TokenTypes,
     walk,
 )
@@ -24,12 +25,18 @@ from glassgear.model.gears import (
 __all__ = ["adamw", "initialise"]
 
 
-def initialise(module: ModelModule, seed: int) -> None:
+def initialise(module: ModelModule, seed: int, *, by_depth: bool = True) -> None:
     """Fill a module with weights to start from, the same on every machine for a seed.
 
     Matrices get a standard deviation of sqrt(2 / (5 * inputs)) (Nguyen & Salazar 2019); those whose
     output is added to the residual stream are divided by sqrt(number of such sums), so that the
-    stream doesn't grow with depth (Radford et al. 2019). Tables get 0.02, norms 1, biases 0.
+    stream doesn't grow with depth (Radford et al. 2019). Tables get 0.02, norms 1, biases 0, ScaleNorm's
+    number sqrt(dim) (Nguyen & Salazar 2019).
+
+    Args:
+        module: it.
+        seed: of the weights.
+        by_depth: False leaves out the division.
     """
     random = torch.Generator().manual_seed(seed)
     model = module.gears
@@ -40,14 +47,16 @@ def initialise(module: ModelModule, seed: int) -> None:
         for path, parameter in module.named_parameters():
             owner, _, name = path.rpartition(".")
             gear = gears[owner]
-            if isinstance(gear, Norm):
+            if isinstance(gear, ScaleNorm):
+                parameter.fill_(math.sqrt(gear.dim))
+            elif isinstance(gear, Norm):
                 parameter.fill_(1.0 - getattr(gear, "offset", 0.0) if name == "weight" else 0.0)
             elif name == "bias":
                 parameter.zero_()
             else:
                 tables = isinstance(gear, Embed | LearnedPositions | TokenTypes | Head)
                 spread = 0.02 if tables else math.sqrt(2 / (5 * parameter.shape[-1]))
-                if owner in ends:
+                if by_depth and owner in ends:
                     spread /= math.sqrt(sums)
                 parameter.copy_(torch.randn(parameter.shape, generator=random) * spread)
         for path, buffer in module.named_buffers():

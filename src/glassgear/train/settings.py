@@ -46,6 +46,7 @@ class TrainSettings:
         data: the text.
         model: sizes of a Llama (`dim`, `hidden`, `layers`, `heads`, `kv_heads`, ...), or `design`: a
             TOML file of gears.
+        start: a model whose weights a new run begins with; empty: random ones.
         context: tokens of a sequence.
         batch: sequences of a micro-batch.
         accumulate: micro-batches of a step, over all processes together.
@@ -75,6 +76,7 @@ class TrainSettings:
     out: str
     data: DataSettings
     model: Mapping[str, Any]
+    start: str = ""
     context: int = 256
     batch: int = 16
     accumulate: int = 1
@@ -170,6 +172,8 @@ def _changed(found: Mapping[str, Any], path: Path, changes: Mapping[str, Any]) -
     """The three tables, paths as they stand from here, changes put in."""
     tables = {"data": _paths(found["data"], path.parent), "model": dict(found["model"])}
     tables["train"] = dict(found.get("train", {}))
+    if isinstance(start := tables["train"].get("start"), str) and (path.parent / start).exists():
+        tables["train"]["start"] = str(path.parent / start)  # else it may be a name
     if isinstance(tables["model"].get("design"), str):
         tables["model"]["design"] = str(path.parent / tables["model"]["design"])
     tables["train"]["out"] = found.get("out", tables["train"].get("out", f"runs/{path.stem}"))

@@ -1,4 +1,4 @@
-"""The loop: a step is some micro-batches, one gradient, one move of the weights."""
+"""The loop: steps, and between them looks, checkpoints and signals."""
 
 from __future__ import annotations
 
@@ -14,24 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
 
-from glassgear.backends.torch import ModelModule
 from glassgear.errors import FileError, FormatError, SettingError
-from glassgear.model.gears import Model
 from glassgear.train import checkpoint
-from glassgear.train.data import Corpus, Windows, prepare
+from glassgear.train.data import Corpus, prepare
 from glassgear.train.export import export
 from glassgear.train.journal import Journal
 from glassgear.train.lock import only_one
 from glassgear.train.looks import DTYPES, evaluate, sample
 from glassgear.train.model import model_of
-from glassgear.train.optimizer import adamw, initialise
-from glassgear.train.ranks import Ranks, whole
-from glassgear.train.schedule import learning_rate
+from glassgear.train.ranks import Ranks
 from glassgear.train.settings import TrainSettings
 from glassgear.train.speed import Clock, flops_per_token, gemm_rate
+from glassgear.train.step import Steps
 from glassgear.weights.atomic import replacing
 
 __all__ = ["Event", "Outcome", "Trainer"]
@@ -45,7 +40,8 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        reason: `done`, `interrupted` (a signal; the state is saved) or `diverged`.
+        reason: `done`, `paused` (at the step that was asked for; the state is saved), `interrupted` (a
+            signal; it is saved, too) or `diverged`.
         step: steps done.
         loss: of the last step, nats per token.
         validation: last loss on held-out text, nats per token; None if there was no look.
@@ -63,19 +59,25 @@ class Outcome:
     signal: str = ""
 
 
-class Trainer:
+class Trainer(Steps):
     """One run.
 
     Args:
         settings: what to do.
         on_event: is told what happens, as the lines of metrics.jsonl have it, and of progress while
             text is being read (`{"event": "data", ...}`); in the first of several processes alone.
+        until: pause after this step; the rate's course is that of all steps.
     """
 
-    def __init__(self, settings: TrainSettings, on_event: Callable[[Event], None] | None = None) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: TrainSettings,
+        on_event: Callable[[Event], None] | None = None,
+        until: int | None = None,
+    ) -> None:
+        super().__init__(settings, Ranks.join(settings.device))
         self.folder = Path(settings.out)
-        self.ranks = Ranks.join(settings.device)
+        self.until = settings.steps if until is None else min(until, settings.steps)
         self.tell = on_event if on_event and self.ranks.first else lambda event: None
         if settings.threads:
             torch.set_num_threads(settings.threads)
@@ -122,7 +124,7 @@ class Trainer:
     def _loop(self) -> str:
         """Steps, and what is due after each; why they ended."""
         clock = Clock()
-        while self.state.step < self.settings.steps:
+        while self.state.step < self.until:
             if self._stopped():
                 return "interrupted"
             with clock.step(self.settings.tokens_per_step):
@@ -140,7 +142,7 @@ class Trainer:
                 self.journal.note({"event": "sample", "step": self.state.step, "text": said})
             if self._due(self.settings.save_every) and not self._bad:
                 self._save()
-        return "done"
+        return "done" if self.state.step >= self.settings.steps else "paused"
 
     def _advance(self) -> Event:
         """One step; the line about it."""
@@ -181,19 +183,7 @@ class Trainer:
         ranks.wait()
         if not ranks.first:
             self.corpus = self._corpus()
-        self.model: Model = model_of(s.model, self.corpus.vocab, s.context)
-        self.windows = Windows(self.corpus.train, s.context, s.seed)
-        self.plain = ModelModule(self.model)
-        initialise(self.plain, s.seed)
-        self.plain.to(ranks.device).train()
-        self.module: nn.Module = ranks.share(self.plain, s.strategy)
-        if s.compiled:
-            self.module = torch.compile(self.module)  # type: ignore[assignment]
-        fused = ranks.device.type == "cuda" or s.strategy != "fsdp"
-        self.optimizer = adamw(
-            self.module, rate=s.learning_rate, betas=s.betas, eps=s.eps, decay=s.weight_decay, fused=fused
-        )
-        self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=s.dtype == "float16")
+        self.begin(model_of(s.model, self.corpus.vocab, s.context), self.corpus.train)
         self.parameters = sum(p.numel() for p in self.plain.parameters())
         self.flops_per_token = flops_per_token(self.model, s.context)
         self.gemm = 0.0
@@ -242,78 +232,9 @@ class Trainer:
         """Of what must not change between a run and its continuation."""
         s = self.settings
         parts = [self.corpus.fingerprint, repr(self.model), s.context, s.batch, s.accumulate, s.seed]
+        if s.start:
+            parts.append(s.start)
         return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
-
-    # --- a step -----------------------------------------------------------------------------
-
-    def _rate(self, step: int) -> float:
-        s = self.settings
-        return learning_rate(
-            step, peak=s.learning_rate, floor=s.learning_rate * s.final_rate, warmup=s.warmup, decay=s.steps
-        )
-
-    def _step(self, step: int, rate: float) -> tuple[float, float, bool]:
-        """Loss in nats per token, norm of the gradient, and whether the weights were moved."""
-        ranks = self.ranks
-        batches = [self._batch(step, i) for i in self._mine()]
-        (count,) = ranks.total(sum(int((b[:, 1:] >= 0).sum()) for b in batches))
-        self.optimizer.zero_grad(set_to_none=True)
-        losses = []
-        for i, ids in enumerate(batches):
-            with self._apart(last=i == len(batches) - 1):
-                loss = self._loss_of(ids)
-                losses.append(loss.detach())
-                # Divided by the tokens of the whole step; DDP and FSDP take the mean over processes.
-                scaled: Any = self.scaler.scale(loss * (ranks.world / max(count, 1)))
-                scaled.backward()
-        (summed,) = ranks.total(float(torch.stack(losses).sum()))
-        mean = summed / count if count else math.nan
-        norm = self._clipped()
-        if not (math.isfinite(mean) and math.isfinite(norm)):
-            self.scaler.update()
-            return mean, norm, False
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        return mean, norm, True
-
-    def _mine(self) -> range:
-        """The micro-batches of a step that this process takes."""
-        return range(self.ranks.rank, self.settings.accumulate, self.ranks.world)
-
-    def _batch(self, step: int, micro: int) -> Tensor:
-        s = self.settings
-        number = (step * s.accumulate + micro) * s.batch
-        return torch.from_numpy(self.windows.batch(number, s.batch)).to(self.ranks.device)
-
-    def _loss_of(self, ids: Tensor) -> Tensor:
-        """Sum over all targets, nats."""
-        with torch.autocast(
-            self.ranks.device.type, DTYPES[self.settings.dtype], self.settings.dtype != "float32"
-        ):
-            logits = self.module(ids[:, :-1])
-        return functional.cross_entropy(logits.flatten(0, 1).float(), ids[:, 1:].flatten(), reduction="sum")
-
-    @contextmanager
-    def _apart(self, last: bool) -> Iterator[None]:
-        """Gradients are exchanged between processes with the last micro-batch alone."""
-        wrapped: Any = self.module
-        if self.ranks.world > 1 and hasattr(wrapped, "set_requires_gradient_sync"):
-            wrapped.set_requires_gradient_sync(last)
-            yield
-        elif self.ranks.world > 1 and not last and hasattr(wrapped, "no_sync"):
-            with wrapped.no_sync():
-                yield
-        else:
-            yield
-
-    def _clipped(self) -> float:
-        """The norm of the true gradient, which is then no longer than `clip`."""
-        self.scaler.unscale_(self.optimizer)
-        most = self.settings.clip or math.inf
-        norm = nn.utils.clip_grad_norm_(self.module.parameters(), most)
-        return float(whole(norm))
 
     # --- manners ----------------------------------------------------------------------------
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from glassgear.errors import DownloadError, FileError, NotFoundError, SettingError
 from glassgear.weights import cache, hub_cache, wheel
 from glassgear.weights.cache import CachedModel, Progress
+from glassgear.weights.inside import inside, path_of
 from glassgear.weights.wheel import PackagedModel
 
-__all__ = ["CachedModel", "Progress", "cached", "known", "pull", "remove", "resolve"]
+__all__ = ["CachedModel", "Progress", "cached", "known", "present", "pull", "remove", "resolve"]
 
 _MOST_NEIGHBOURS = 5000  # entries of a folder that are compared with a mistyped name
 _HUB_PAGE = "https://huggingface.co/"
@@ -51,6 +52,8 @@ def pull(name: str, *, progress: Progress | None = None, verify: bool = False) -
         from glassgear.weights import hub
 
         return hub.fetch(hub_cache.HubName.parse(name), cache.hub_folder(), told)
+    if (path := path_of(name)) is not None:
+        return path
     model = wheel.KNOWN.get(name)
     if model is None:
         raise NotFoundError(
@@ -104,8 +107,9 @@ def _leftover(target: Path) -> str:
 def resolve(name_or_path: str | PathLike[str]) -> Path:
     """The path of a model, from what a user typed. Nothing is fetched, and nothing guessed.
 
-    In this order: a path that exists (of a folder with a single GGUF, that file); the short name
-    of a model in the cache; `hf:owner/name[@revision][/file]` in the hub's cache.
+    In this order: a path that exists (of a folder with a single GGUF, that file); the name of a model
+    that comes with the package; the short name of a model in the cache;
+    `hf:owner/name[@revision][/file]` in the hub's cache.
 
     Raises:
         NotFoundError: none of these; the message suggests what may have been meant.
@@ -120,6 +124,8 @@ def resolve(name_or_path: str | PathLike[str]) -> Path:
         return cache.model_in(path) if path.is_dir() else path
     if text.startswith(hub_cache.PREFIX):
         return _from_hub(text)
+    if (path := path_of(text)) is not None:
+        return path
     if text in wheel.KNOWN:
         return _from_known(wheel.KNOWN[text])
     for model in _own_models():
@@ -163,7 +169,7 @@ def _from_hub(text: str) -> Path:
     found = hub_cache.find(name, cache.hub_folder())
     if found is not None:
         return found
-    near = _near(text, [model.name for model in cached()])
+    near = _near(text, [model.name for model in present()])
     meant = f"; did you mean {near}?" if near else ""
     raise NotFoundError(
         text, f"isn't in the cache, or not all of it: `glassgear pull {text}` fetches it{meant}"
@@ -178,7 +184,7 @@ def _suggestion(text: str, names: dict[str, str] | None = None) -> str:
     if names is not None:
         near = _near(text, list(names))
     else:
-        near = _near(text, [*known(), *(model.name for model in cached())]) or _near_file(text)
+        near = _near(text, [*known(), *(model.name for model in present())]) or _near_file(text)
     meant = f"; did you mean {near}?" if near else ""
     with suppress(NotFoundError):
         name = hub_cache.HubName.parse(hub_cache.PREFIX + text)
@@ -226,8 +232,14 @@ def _shown(text: str) -> str:
     return line if len(line) <= 120 else f"{line[:100]}..."
 
 
+def present() -> list[CachedModel]:
+    """Every model that can be named here, by name: those that come with the package, and the cache's."""
+    found = {model.name: model for model in (*cached(), *inside())}
+    return [found[name] for name in sorted(found)]
+
+
 def cached() -> list[CachedModel]:
-    """The models on this machine, by name. What is no whole model is passed over."""
+    """The models in the cache, by name. What is no whole model is passed over."""
     found = {model.name: model for model in _own_models()}
     with suppress(OSError):
         for model in hub_cache.models(cache.hub_folder()):
@@ -264,6 +276,8 @@ def remove(name: str) -> CachedModel:
         FileError: the system refuses, as Windows does while a program uses the file.
     """
     model = next((model for model in cached() if model.name == name), None)
+    if model is None and (path := path_of(name)) is not None:
+        raise FileError(path, "comes with Glassgear and goes with it: it isn't in the cache")
     if model is None:
         near = _near(name, [model.name for model in cached()])
         meant = f"; did you mean {near}?" if near else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,6 +73,17 @@ def test_only_wanted_rows_come_back(backend: Reference) -> None:
     )
     assert [r.shape for r in rows] == [(0, 100), (1, 100), (12, 100)]
     assert np.array_equal(rows[1][0], rows[2][-1])
+
+
+@pytest.mark.parametrize("rows", ["first", "last", "none", "all"])
+def test_a_long_text_gives_the_rows_that_are_asked_for_whatever_the_passes(
+    backend: Reference, rows: Any
+) -> None:
+    ids = np.random.default_rng(5).integers(0, 90, 2 * reference_machine.AT_ONCE + 7).tolist()
+    whole = backend.step([Chunk(backend.open(), ids, "all")])[0]
+    want = {"first": whole[:1], "last": whole[-1:], "none": whole[:0], "all": whole}[rows]
+    got = backend.step([Chunk(backend.open(), ids, rows)])[0]
+    assert got.shape == want.shape and np.abs(got - want).max(initial=0) < 1e-5
 
 
 def test_a_truncated_sequence_continues_as_if_new(backend: Reference) -> None:

@@ -202,11 +202,11 @@ def _cached(gear: Attention | LatentAttention) -> list[tuple[int, int]]:
 
 
 def _part(chunk: Chunk, first: int, count: int) -> Chunk:
-    """The piece of a chunk that one pass takes; only its last piece yields a `last` row."""
+    """The piece of a chunk that one pass takes: `first` and `last` are rows of one piece alone."""
     stop = first + count
-    early = chunk.logits == "last" and stop < len(chunk.ids)
+    elsewhere = stop < len(chunk.ids) if chunk.logits == "last" else chunk.logits == "first" and first > 0
     types = None if chunk.types is None else chunk.types[first:stop]
-    return Chunk(chunk.track, chunk.ids[first:stop], "none" if early else chunk.logits, types)
+    return Chunk(chunk.track, chunk.ids[first:stop], "none" if elsewhere else chunk.logits, types)
 
 
 def _types(chunk: Chunk) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What norms cost, alone and in a block, and whether there is a mean to take off."""
+"""What norms cost, whether there is a mean to take off, and what training makes of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from glassgear.lab.frame import (
     Column,
     Experiment,
     Figure,
+    NotHereError,
     Outcome,
     Result,
     Settings,
@@ -22,7 +23,9 @@ from glassgear.lab.frame import (
     Verdict,
     option,
 )
-from glassgear.lab.models import model_of, random_model, start_ids, title
+from glassgear.lab.models import model_of, random_model, require_torch, start_ids, title
+from glassgear.lab.norm_losses import RATE, Beside, Trained, beside, trained
+from glassgear.lab.training import text_of
 from glassgear.language_model import LanguageModel
 from glassgear.measure import random_ids
 
@@ -45,6 +48,9 @@ class Norms(Settings):
     repeats: int = option(25, "How often each is timed; the quickest counts.", small=20, least=1)
     model: str | None = option(None, "The model whose streams are looked at. [default: the smallest at hand]")
     prompt: str = option(PROMPT, "The text that it reads.")
+    steps: int = option(200, "Steps of a training.", small=40, least=20)
+    seeds: int = option(3, "How often each is trained, from other weights.", small=1, least=1)
+    text: str | None = option(None, "A file to learn. [default: stories by rule]")
 
 
 def _seconds(models: dict[str, LanguageModel], ids: list[int], repeats: int) -> dict[str, float]:
@@ -126,7 +132,7 @@ def run(settings: Norms) -> Result:
                     tuple(cost))]  # fmt: skip
     notes = [
         "A norm alone: a model of next to nothing but norms, less the same without them; timings on a busy "
-        "machine move by some percent. Trained quality isn't judged here.",
+        "machine move by some percent.",
         "BatchNorm runs with stored statistics and needs no sums; it could be folded into the next matrix.",
     ]
     model = model_of(settings, settings.model)
@@ -149,6 +155,21 @@ def run(settings: Norms) -> Result:
         )
     else:
         notes.append("no model was looked into: name one with --model")
+    learnt = _learnt(settings)
+    if learnt is None:
+        notes.append('nothing was trained: that needs PyTorch, pip install "glassgear[torch]"')
+    else:
+        tables += learnt.tables()
+        facts |= learnt.facts()
+        notes += [
+            f"Trained: two pre-norm blocks of width 32, {settings.steps} steps of 128 bytes of "
+            f"{learnt.name}, {settings.seeds} of each kind from other weights, AdamW at {RATE:g} and at four "
+            "times that.",
+            "Eight pieces of 4 to 32 bytes, in one batch that is filled up, and one at a time; then the "
+            "longest beside others, and with another second half: how far its logits (those of its first "
+            "half) move, in their deviations.",
+        ]
+        english, chinese = english + learnt.english(), chinese + learnt.chinese()
     outcome: Outcome = "confirmed" if 0.1 <= saved <= 0.3 else "depends"
     if saved <= 0 or near is False:
         outcome = "refuted"
@@ -162,10 +183,126 @@ def run(settings: Norms) -> Result:
             f"（文中说 20%）；在这一宽度的整个块里只占 {abs(in_block):.2%}，速度本身不是理由。{chinese}",
         ),
         tuple(tables),
-        (Figure("cost", lambda canvas: _draw(canvas, cost, shares)),),
+        (Figure("cost", lambda canvas: _draw(canvas, cost, shares, learnt)),),
         facts,
         tuple(notes),
     )
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What training made of each kind; BatchNorm's company also with the statistics that are stored.
+
+    Attributes:
+        name: of the text.
+        trained: by kind.
+        company: by kind, in training mode; `stored`: BatchNorm otherwise.
+    """
+
+    name: str
+    trained: dict[str, Trained]
+    company: dict[str, Beside]
+
+    def tables(self) -> list[Table]:
+        """Losses, and what company does."""
+        rows = tuple(
+            (kind, _mean(one.losses), float(np.ptp(one.losses)) / 2, _mean(one.faster),
+             float(np.ptp(one.faster)) / 2)
+            for kind, one in self.trained.items()
+        )  # fmt: skip
+        names = {"batchnorm": "batchnorm, training", "stored": "batchnorm, stored"}
+        company = tuple(
+            (names.get(kind, kind), one.padded, one.alone, one.neighbours, one.later)
+            for kind, one in self.company.items()
+        )
+        return [
+            Table(
+                "Held-out loss after training, nats a byte, and half the seeds' range",
+                (Column("norm"), Column("loss", ".3f"), Column("+-", ".3f"), Column("4x the rate", ".3f"),
+                 Column("+-", ".3f")), rows,
+            ),
+            Table(
+                "The same pieces in other company",
+                (Column("norm"), Column("filled up", ".3f"), Column("alone", ".3f"),
+                 Column("other neighbours", ".1%"), Column("later bytes", ".1%")), company,
+            ),
+        ]  # fmt: skip
+
+    def facts(self) -> dict[str, float]:
+        """By kind."""
+        found = {f"loss_{kind}": _mean(one.losses) for kind, one in self.trained.items()}
+        found |= {f"loss_faster_{kind}": _mean(one.faster) for kind, one in self.trained.items()}
+        found |= {"spread_of_seeds": self.spread}
+        for kind, one in self.company.items():
+            found |= {
+                f"padded_{kind}": one.padded, f"alone_{kind}": one.alone,
+                f"neighbours_{kind}": one.neighbours, f"later_{kind}": one.later,
+            }  # fmt: skip
+        return found
+
+    @property
+    def spread(self) -> float:
+        """The widest range of a kind's seeds."""
+        return max(float(np.ptp(one.losses)) for one in self.trained.values())
+
+    @property
+    def apart(self) -> dict[str, float]:
+        """Losses less LayerNorm's."""
+        start = _mean(self.trained["layernorm"].losses)
+        return {kind: _mean(one.losses) - start for kind, one in self.trained.items()}
+
+    @property
+    def loss_of_rate(self) -> dict[str, float]:
+        """What four times the rate adds to the loss."""
+        return {kind: _mean(one.faster) - _mean(one.losses) for kind, one in self.trained.items()}
+
+    def english(self) -> str:
+        """For the verdict."""
+        apart, batch = self.apart, self.company["batchnorm"]
+        seeds = f", where seeds are {self.spread:.3f} apart" if self.spread else " (one seed)"
+        return (
+            f" Trained alike, losses differ from LayerNorm's by {apart['rmsnorm']:+.3f} (RMSNorm), "
+            f"{apart['scalenorm']:+.3f} (ScaleNorm) and {apart['batchnorm']:+.3f} (BatchNorm){seeds}. At "
+            f"four times the rate ScaleNorm's loss changes by {self.loss_of_rate['scalenorm']:+.3f}, "
+            f"LayerNorm's by {self.loss_of_rate['layernorm']:+.3f}. In training BatchNorm moves a text's "
+            f"logits by {batch.neighbours:.0%} with other neighbours, and by {batch.later:.1%} with other "
+            f"bytes behind them, which no token should see; in a filled-up batch it costs "
+            f"{batch.padded:.2f} nats a byte, alone {batch.alone:.2f}. The others look at one row, and "
+            "nothing moves."
+        )
+
+    def chinese(self) -> str:
+        """The same."""
+        apart, batch = self.apart, self.company["batchnorm"]
+        seeds = f"（种子之间相差 {self.spread:.3f}）" if self.spread else "（一个种子）"
+        return (
+            f"同样训练后，与 LayerNorm 的损失之差：RMSNorm {apart['rmsnorm']:+.3f}，ScaleNorm "
+            f"{apart['scalenorm']:+.3f}，BatchNorm {apart['batchnorm']:+.3f}{seeds}。学习率乘 4 时，"
+            f"ScaleNorm 变动 {self.loss_of_rate['scalenorm']:+.3f}，"
+            f"LayerNorm {self.loss_of_rate['layernorm']:+.3f}。"
+            f"训练模式下换掉邻居，BatchNorm 的 logits 就变动 {batch.neighbours:.0%}；只换后面的字节也变动 "
+            f"{batch.later:.1%}，而这本不该被前面看到；补齐成一批时每字节 {batch.padded:.2f} nat，"
+            f"单独处理时 {batch.alone:.2f}。"
+            "其余三种只看一行，结果不变。"
+        )
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    return float(np.mean(values))
+
+
+def _learnt(settings: Norms) -> Learnt | None:
+    """Train each kind; None without PyTorch."""
+    try:
+        require_torch()
+    except NotHereError:
+        return None
+    text = text_of(settings.text, settings.seed)
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    made = {kind: trained(kind, text, settings.steps, seeds) for kind in KINDS}
+    company = {kind: beside(one.module, text, own_batch=True) for kind, one in made.items()}
+    company["stored"] = beside(made["batchnorm"].module, text, own_batch=False)
+    return Learnt(text.name, made, company)
 
 
 def _ids(model: LanguageModel, settings: Norms) -> list[int]:
@@ -192,24 +329,36 @@ def _streams(name: str, shares: list[tuple[str, float, float]]) -> Table:
     )
 
 
-def _draw(canvas: Any, cost: list[tuple[Any, ...]], shares: list[tuple[str, float, float]]) -> None:
-    left, right = canvas.subplots(1, 2)
+def _draw(
+    canvas: Any, cost: list[tuple[Any, ...]], shares: list[tuple[str, float, float]], learnt: Learnt | None
+) -> None:
+    left, middle, right = canvas.subplots(1, 3)
     left.barh([row[0] for row in cost], [row[2] for row in cost])
     left.set(title="ns a row, alone", xlabel="ns")
     if shares:
-        right.plot([row[1] for row in shares], "o-")
-        right.set(title="|mean| / size of what norms read", xlabel="place, from the embedding on",
-                  ylim=(0, None))  # fmt: skip
+        middle.plot([row[1] for row in shares], "o-")
+        middle.set(title="|mean| / size of what norms read", xlabel="place, from the embedding on",
+                   ylim=(0, None))  # fmt: skip
     else:
+        middle.set_axis_off()
+    if learnt is None:
         right.set_axis_off()
+        return
+    for i, one in enumerate(learnt.trained.values()):
+        right.plot(one.losses, [i] * len(one.losses), "o", color="C0", label=None if i else "rate")
+        right.plot(one.faster, [i] * len(one.faster), "x", color="C1", label=None if i else "4x the rate")
+    right.set_yticks(range(len(KINDS)), KINDS)
+    right.set(title="held-out loss, a mark for each seed", xlabel="nats a byte")
+    right.legend(fontsize=8)
 
 
 EXPERIMENT = Experiment(
     "norm-kinds",
-    "What does RMSNorm save, and is there a mean to take off?",
+    "What does RMSNorm save, is there a mean to take off, and which norm trains well?",
     Claim(
         "RMSNorm drops the mean, since it is near 0 in text features: about 20 % less computation than "
-        "LayerNorm",
+        "LayerNorm and nearly its quality; ScaleNorm is cheapest but sensitive; text wants LayerNorm, images "
+        "BatchNorm",
         INNER_GEARS,
     ),
     Norms,

@@ -17,15 +17,28 @@ import numpy as np
 from glassgear.backends.base import Backend
 from glassgear.errors import SettingError
 from glassgear.model.gears import Attention
-from glassgear.trace.explain import attention, experts, latent, linear, norms, plain, sampled
+from glassgear.trace.explain import attention, changed, experts, latent, linear, norms, plain, sampled
 from glassgear.trace.explain.desk import Cache, Desk
-from glassgear.trace.explain.explanation import Block, Explanation, Input, Made, Step, Term
+from glassgear.trace.explain.explanation import Block, Explanation, Made, Step
+from glassgear.trace.explain.terms import Input, Term, Terms
 from glassgear.trace.explain.words import formula, gear_name
 from glassgear.trace.flow import PROBABILITY, SAMPLED, Node, flow
 from glassgear.trace.trace import Trace
 from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["Block", "Desk", "Explanation", "Input", "Made", "Step", "Term", "desk_for", "explain", "needed"]
+__all__ = [
+    "Block",
+    "Desk",
+    "Explanation",
+    "Input",
+    "Made",
+    "Step",
+    "Term",
+    "Terms",
+    "desk_for",
+    "explain",
+    "needed",
+]
 
 Make = Callable[[Desk, Node, int, tuple[int, ...]], Made]
 
@@ -72,7 +85,7 @@ def explain(desk: Desk, path: str, token: int = -1, index: int | Sequence[int] |
     token = desk.token(token)
     axes, shape = desk.axes(node, token)
     place = _place(desk, node, token, index, axes, shape)
-    made = MAKERS[node.kind](desk, node, token, place)
+    made = changed.as_run(desk, node, token, place, MAKERS[node.kind](desk, node, token, place))
     words, source = formula(node)
     weights = tuple((role, desk.about(name)) for role, name in node.weights.items())
     return Explanation(

@@ -14,8 +14,9 @@ from glassgear.model.gears import Attention, LatentAttention, Rope
 from glassgear.model.rope import attention_factor, inverse_frequencies
 from glassgear.trace.explain import kernels, mixing
 from glassgear.trace.explain.desk import Desk, Row
-from glassgear.trace.explain.explanation import Input, Made, Step, Term
+from glassgear.trace.explain.explanation import Made, Step
 from glassgear.trace.explain.linear import EXACT_SUM
+from glassgear.trace.explain.terms import Input, Listed, Term, Terms
 from glassgear.trace.flow import Node
 
 __all__ = ["CPU_MIX", "UNSEEN", "mixed", "rotated", "scores", "softmax_weight", "weight_inputs"]
@@ -58,7 +59,7 @@ def rotated(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     first, other = (a * sin, b * cos) if second else (a * cos, -(b * sin))
     names = ("sin", "cos") if second else ("cos", "-sin")
     factors = (sin, cos) if second else (cos, -sin)
-    terms = tuple(
+    terms = Terms.of(
         Term(one.name, (i,), (("input", one.value), (name, float(by))), float(value))
         for i, (one, name, by, value) in enumerate(zip(inputs, names, factors, (first, other), strict=True))
     )
@@ -109,16 +110,18 @@ def scores(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     query, key = desk.row(node.reads["query"], token), desk.row(node.reads["key"], other)
     q = query.values[head * width : (head + 1) * width]
     k = key.values[key_head * width : (key_head + 1) * width]
-    inputs = (
-        *(query.input(head * width + c, f"query channel {c}") for c in range(width)),
-        *(key.input(key_head * width + c, f"key channel {c} of {desk.named(other)}") for c in range(width)),
+    inputs = query.inputs(
+        range(head * width, (head + 1) * width), lambda c: f"query channel {c}"
+    ) + key.inputs(
+        range(key_head * width, (key_head + 1) * width), lambda c: f"key channel {c} of {desk.named(other)}"
     )
     scale, running = np.float32(gear.scale), None
     if desk.cache == "codes":
-        coded, kept = mixing.coded_query(q, scale), mixing.coded_by_length(k)
-        products = mixing.code_scores(coded, [kept])
+        coded, kept = mixing.coded_query(q, scale), mixing.coded_by_length(k[None])
+        products = mixing.code_scores(coded, kept)
         result, order = mixing.shown_scores(products, coded.unit, gear.cap)[0], CPU_CODES
-        exact, held = coded.worth * kept.worth, kept.worth
+        held = kept.worth[0]
+        exact = coded.worth * held
     else:
         held = desk.kept(k).astype(np.float64)
         exact = q.astype(np.float64) * held * float(scale)
@@ -126,12 +129,10 @@ def scores(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
         if desk.cpu:
             running = kernels.accumulate(q * scale, held.astype(np.float32))
             result, order = running[-1], CPU_CHANNELS
-    terms = tuple(
-        Term(
-            f"channel {c}", (c, width + c), (("query", float(q[c])), (desk.keeping("key"), float(held[c]))),
-            float(exact[c]), None if running is None else float(running[c]),
-        )
-        for c in range(width)
+    places = np.arange(width)
+    terms = Terms.columns(
+        lambda c: f"channel {c}", np.stack([places, width + places], axis=1),
+        (("query", q), (desk.keeping("key"), held)), exact, running,
     )  # fmt: skip
     steps = [
         Step("key head", f"query head {head} reads key head {key_head} of {gear.kv_heads}"),
@@ -167,14 +168,14 @@ def softmax_weight(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -
     row = found.values.reshape(found.shape)[head, :length]
     seen = np.flatnonzero(row > -np.inf)
     result = softmax(row[None, None, :])[0, 0, other]
-    inputs = tuple(
-        found.input(head * found.shape[1] + int(j), f"score of {desk.named(int(j))}") for j in seen
+    inputs = found.inputs(
+        (head * found.shape[1] + seen).tolist(), lambda i: f"score of {desk.named(int(seen[i]))}"
     )
     top = row.max()
     e = np.exp(row - top)
     total = e.sum()
-    terms = tuple(
-        Term(desk.named(int(j)), (i,), (("score", float(row[j])),), float(e[j])) for i, j in enumerate(seen)
+    terms = Terms.columns(
+        lambda i: desk.named(int(seen[i])), np.arange(len(seen)), (("score", row[seen]),), e[seen]
     )
     if row[other] == -np.inf:
         return Made(0.0, inputs, steps=(Step("mask", UNSEEN),), order="the mask")
@@ -197,22 +198,21 @@ def mixed(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     assert isinstance(gear, Attention)
     width, value_head = gear.head_dim, head // (gear.heads // gear.kv_heads)
     first, last = desk.seen(token, gear.causal, gear.window)
-    rows = [desk.row(node.reads["value"], j) for j in range(first, last + 1)]
-    here = slice(value_head * width, (value_head + 1) * width)
-    values = np.array([row.values[here] for row in rows], np.float32)  # [seen, head_dim]
+    rows = desk.rows(node.reads["value"], first, last)
+    here = rows[:, value_head * width : (value_head + 1) * width]
+    values = np.concatenate([np.zeros((first, width), np.float32), here])  # [last + 1, head_dim]
     found = desk.row(node.reads["weights"], token)
     weights = found.values.reshape(found.shape)[head, first : last + 1]
     result, shares, held, order = _mix(desk, node, (token, head, channel), weights, values)
     inputs = weight_inputs(desk, found, head, first, last)
-    place, count = value_head * width + channel, last + 1 - first
-    inputs += tuple(row.input(place, f"value of {desk.named(row.token)}") for row in rows)
-    terms = tuple(
-        Term(
-            desk.named(first + i), (i, count + i),
-            (("weight", float(weights[i])), (desk.keeping("value"), float(held[i]))),
-            float(shares[i] * held[i]),
-        )
-        for i in range(count)
+    place, places = value_head * width + channel, np.arange(last + 1 - first)
+    inputs += Listed(
+        len(places),
+        lambda i: desk.row(node.reads["value"], first + i).input(place, f"value of {desk.named(first + i)}"),
+    )
+    terms = Terms.columns(
+        lambda i: desk.named(first + i), np.stack([places, len(places) + places], axis=1),
+        (("weight", weights), (desk.keeping("value"), held)), shares * held,
     )  # fmt: skip
     steps = (Step("value head", f"query head {head} reads value head {value_head} of {gear.kv_heads}"),)
     return Made(
@@ -227,23 +227,31 @@ Doubles = NDArray[np.float64]
 def _mix(
     desk: Desk, node: Node, place: tuple[int, int, int], weights: Floats, values: Floats
 ) -> tuple[np.float32, Doubles, Doubles, str]:
-    """The mixed number, each seen token's share in it, its value as it is kept, and the order."""
+    """The mixed number, each seen token's share in it, its value as it is kept, and the order.
+
+    Args:
+        desk: whose arithmetic.
+        node: of the mixed values.
+        place: token, head and channel.
+        weights: of the seen tokens, [seen].
+        values: of all tokens up to the last seen one, zeros for those before the first, [last + 1, head_dim].
+    """
     gear, (token, head, channel) = node.gear, place
     assert isinstance(gear, Attention)
     first, last = desk.seen(token, gear.causal, gear.window)
-    if desk.cache == "codes":
-        coded = [mixing.coded_by_size(row) for row in values]
+    kernel = desk.cpu and not desk.changes((*node.reads["scores"], *node.reads["weights"]))
+    coded = mixing.coded_by_size(values) if desk.cache == "codes" else None
+    if coded is not None and kernel:
         products, worth = _code_products(desk, node, place)
-        own = mixing.attend_codes(products, worth, gear.cap, first, last, [coded[0]] * first + coded)
-        held = np.array([row.worth[channel] for row in coded])
-        return own.mixed[channel], own.shares[first:], held, CPU_MIX_CODES
-    kept = desk.kept(values[:, channel])
-    if not desk.cpu:
+        own = mixing.attend_codes(products, worth, gear.cap, first, last, coded)
+        return own.mixed[channel], own.shares[first:], coded.worth[first:, channel], CPU_MIX_CODES
+    kept = desk.kept(values[first:, channel]) if coded is None else coded.worth[first:, channel]
+    if not kernel:  # weights that were changed are multiplied by NumPy
         shares = weights.astype(np.float64)
         return np.float32((shares * kept).sum()), shares, kept.astype(np.float64), EXACT_SUM
     scores = desk.row(node.reads["scores"], token)
-    padded = np.concatenate([np.zeros(first, np.float32), kept])[:, None]
-    own = mixing.attend(scores.values.reshape(scores.shape)[head, : last + 1], first, last, padded)
+    column = desk.kept(values[:, channel : channel + 1])
+    own = mixing.attend(scores.values.reshape(scores.shape)[head, : last + 1], first, last, column)
     return own.mixed[0], own.shares[first:], kept.astype(np.float64), CPU_MIX
 
 
@@ -255,14 +263,14 @@ def _code_products(desk: Desk, node: Node, place: tuple[int, int, int]) -> tuple
     reads, width, key_head = desk.flow[path].reads, gear.head_dim, head // (gear.heads // gear.kv_heads)
     first, last = desk.seen(token, gear.causal, gear.window)
     query = mixing.coded_query(desk.heads(reads["query"], token, width)[head], np.float32(gear.scale))
-    keys = [
-        mixing.coded_by_length(desk.heads(reads["key"], j, width)[key_head]) for j in range(first, last + 1)
-    ]
-    products = mixing.code_scores(query, keys)
+    keys = desk.rows(reads["key"], first, last)[:, key_head * width : (key_head + 1) * width]
+    products = mixing.code_scores(query, mixing.coded_by_length(keys))
     return np.concatenate([np.zeros(first, np.float32), products]), query.unit
 
 
-def weight_inputs(desk: Desk, found: Row, head: int, first: int, last: int) -> tuple[Input, ...]:
+def weight_inputs(desk: Desk, found: Row, head: int, first: int, last: int) -> Listed[Input]:
     """The softmax weights of a head's seen tokens."""
     start = head * found.shape[1]
-    return tuple(found.input(start + j, f"weight of {desk.named(j)}") for j in range(first, last + 1))
+    return found.inputs(
+        range(start + first, start + last + 1), lambda i: f"weight of {desk.named(first + i)}"
+    )

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from glassgear.errors import SettingError
 from glassgear.model.gears import Model
-from glassgear.trace.explain.explanation import Input
+from glassgear.trace.changes import Zeroing
+from glassgear.trace.explain.terms import Input, Listed
 from glassgear.trace.flow import PROBABILITY, SAMPLED, Flow, Node, Stream
 from glassgear.trace.trace import Trace
 from glassgear.weights.tensor import StoredTensor
@@ -50,6 +51,10 @@ class Row:
         index = tuple(int(i) for i in np.unravel_index(place, self.shape))
         return Input(self.path, self.token, index, float(self.values[place]), name)
 
+    def inputs(self, places: Sequence[int], name: Callable[[int], str]) -> Listed[Input]:
+        """Several of its numbers; `name` is given the place of each among these."""
+        return Listed(len(places), lambda i: self.input(int(places[i]), name(i)))
+
 
 @dataclass(eq=False)
 class Desk:
@@ -63,6 +68,7 @@ class Desk:
         cache: how the backend keeps keys and values.
         again: records more values of the same run; None: there is no way back to it.
         piece: what an id stands for; None without a tokenizer.
+        zeroing: what the run sets to zero; None: nothing.
     """
 
     model: Model
@@ -72,6 +78,7 @@ class Desk:
     cache: Cache = "float32"
     again: Callable[[Sequence[str]], Trace] | None = None
     piece: Callable[[int], str] | None = None
+    zeroing: Zeroing | None = None
     _rows: dict[tuple[str, int], Row] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
 
@@ -79,6 +86,10 @@ class Desk:
     def cpu(self) -> bool:
         """Whether the CPU backend's arithmetic is to be followed."""
         return self.trace.backend == "cpu"
+
+    def changes(self, stream: Stream) -> bool:
+        """Whether the run sets something of these values to zero."""
+        return self.zeroing is not None and any(map(self.zeroing.changes, stream))
 
     # --- names ------------------------------------------------------------------------------
 
@@ -149,6 +160,18 @@ class Desk:
             self._rows[key] = Row(key[0], token, total.reshape(-1), total.shape)
         return self._rows[key]
 
+    def rows(self, stream: Stream, first: int, last: int) -> Floats:
+        """What a gear reads of tokens `first` to `last`, flat: [tokens, width].
+
+        Raises:
+            SettingError: there is no value for one of them.
+        """
+        self.need(stream)
+        total = self._between(stream[0], first, last)
+        for path in stream[1:]:
+            total = total + self._between(path, first, last)
+        return total
+
     def heads(self, stream: Stream, token: int, width: int) -> Floats:
         """A row, head by head: [heads, width]."""
         return self.row(stream, token).values.reshape(-1, width)
@@ -158,6 +181,16 @@ class Desk:
         if value is None or not (value.positions == token).any():
             raise SettingError(self._nothing(path, token))
         return value.at(token)
+
+    def _between(self, path: str, first: int, last: int) -> Floats:
+        value, asked = self.trace.get(path), np.arange(first, last + 1)
+        have = np.zeros(0, np.int64) if value is None else value.positions
+        missing = asked[~np.isin(asked, have)]
+        if value is None or len(missing):
+            raise SettingError(self._nothing(path, int(missing[0])))
+        at = int(np.searchsorted(have, first))
+        rows: Floats = value.array[at : at + len(asked)].reshape(len(asked), -1)
+        return rows
 
     def _nothing(self, path: str, token: int) -> str:
         """Why a value has no number for a token."""

@@ -13,7 +13,8 @@ from glassgear.backends.reference.softmax import softmax
 from glassgear.model.gears import Experts, Router
 from glassgear.trace.explain import kernels
 from glassgear.trace.explain.desk import Desk
-from glassgear.trace.explain.explanation import Input, Made, Step, Term
+from glassgear.trace.explain.explanation import Made, Step
+from glassgear.trace.explain.terms import Input, Term, Terms
 from glassgear.trace.flow import Node
 
 __all__ = ["mixture", "router", "router_scores"]
@@ -31,13 +32,11 @@ def router_scores(desk: Desk, node: Node, token: int, index: tuple[int, ...]) ->
         one = x.input(expert, f"logit of expert {expert}")
         result = (kernels.sigmoid(x.values) if desk.cpu else sigmoid(x.values))[expert]
         step = Step("sigmoid", "1 / (1 + e^-x) of the logit", one.value)
-        return Made(float(result), (one,), (), (step,), (), 1.0, order)
+        return Made(float(result), (one,), steps=(step,), magnitude=1.0, order=order)
     e, total = kernels.softmax(x.values) if desk.cpu else _softmax(x.values)
     result = (e / total)[expert] if desk.cpu else softmax(x.values[None])[0, expert]
     inputs = tuple(x.input(i, f"logit of expert {i}") for i in range(gear.count))
-    terms = tuple(
-        Term(f"expert {i}", (i,), (("logit", one.value),), float(e[i])) for i, one in enumerate(inputs)
-    )
+    terms = Terms.columns(lambda i: f"expert {i}", np.arange(gear.count), (("logit", x.values),), e)
     steps = (
         Step("maximum", "of all logits, taken off each", float(x.values.max())),
         Step("exponential", f"of expert {expert}", float(e[expert])),
@@ -68,8 +67,8 @@ def router(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     if expert not in chosen:
         rank = int((judged > judged[expert]).sum()) + 1
         steps.append(Step("rank", f"number {rank} of {gear.count} by score: not chosen, so its weight is 0"))
-        return Made(0.0, inputs, (), tuple(steps), (), 0.0, "the choice")
-    terms = tuple(Term(f"expert {i}", (i,), (), float(scores[i])) for i in chosen)
+        return Made(0.0, inputs, steps=tuple(steps), order="the choice")
+    terms = [Term(f"expert {i}", (i,), (), float(scores[i])) for i in chosen] if gear.normalize else []
     weight, total = scores[expert], None
     steps.append(Step("score", f"of expert {expert}", float(weight)))
     if gear.normalize:
@@ -81,7 +80,7 @@ def router(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     result = np.float32(weight * np.float32(gear.scale))
     summed = "the chosen experts' scores" if gear.normalize else ""
     return Made(
-        float(result), inputs, terms if gear.normalize else (), tuple(steps), (), abs(float(result)),
+        float(result), inputs, Terms.of(terms), tuple(steps), (), abs(float(result)),
         "float32, in the order of the choice", summed=summed,
     )  # fmt: skip
 
@@ -134,6 +133,6 @@ def mixture(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
         terms.append(Term("shared expert", (len(inputs),), (), one.value, float(total)))
         inputs.append(one)
     magnitude = math.fsum(abs(term.value) for term in terms)
-    return Made(float(total), tuple(inputs), tuple(terms), (), (), magnitude,
+    return Made(float(total), tuple(inputs), Terms.of(terms), (), (), magnitude,
                 "float32, by rising number of the expert, the shared one last",
                 summed="weight times output")  # fmt: skip

@@ -3,55 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from glassgear.errors import SettingError
+from glassgear.trace.explain.terms import Input, Term, Terms, total
 
-__all__ = ["Block", "Explanation", "Input", "Made", "Step", "Term"]
-
-
-@dataclass(frozen=True)
-class Input:
-    """A traced number that the explained one is computed from.
-
-    Attributes:
-        path: of the value; ` + ` between the paths of a sum that has no path of its own; empty for a zero
-            that stands where there is no token.
-        token: its token.
-        index: its place in the token's value.
-        value: the number, a float32.
-        name: what it is here: `channel 17`, `score of token 3`.
-    """
-
-    path: str
-    token: int
-    index: tuple[int, ...]
-    value: float
-    name: str
-
-
-@dataclass(frozen=True)
-class Term:
-    """One addend.
-
-    Attributes:
-        name: what it comes from.
-        inputs: numbers of the inputs in it.
-        factors: what is multiplied, by name.
-        value: what it adds to the result.
-        running: what the backend holds when it has added this one, in its own order; None where it
-            doesn't add term by term.
-    """
-
-    name: str
-    inputs: tuple[int, ...]
-    factors: tuple[tuple[str, float], ...]
-    value: float
-    running: float | None = None
+__all__ = ["Block", "Explanation", "Made", "Step"]
 
 
 @dataclass(frozen=True)
@@ -123,8 +84,8 @@ class Made:
     """
 
     result: float
-    inputs: tuple[Input, ...] = ()
-    terms: tuple[Term, ...] = ()
+    inputs: Sequence[Input] = ()
+    terms: Terms = field(default_factory=lambda: Terms.of(()))
     steps: tuple[Step, ...] = ()
     blocks: tuple[Block, ...] = ()
     magnitude: float = 0.0
@@ -178,12 +139,12 @@ class Explanation:
         return self.made.result
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> Sequence[Input]:
         """The traced numbers that it is computed from."""
         return self.made.inputs
 
     @property
-    def terms(self) -> tuple[Term, ...]:
+    def terms(self) -> Terms:
         """What is added up."""
         return self.made.terms
 
@@ -239,9 +200,10 @@ class Explanation:
 
     def largest(self, top: int | None = None) -> tuple[tuple[Term, ...], float]:
         """Terms by size, and what those beyond the first `top` add up to."""
-        ordered = sorted(self.terms, key=lambda term: -abs(term.value))
-        kept = ordered if top is None else ordered[:top]
-        return tuple(kept), math.fsum(term.value for term in ordered[len(kept) :])
+        order = self.terms.by_size()
+        kept = order if top is None else order[:top]
+        left = self.terms.values[order[len(kept) :]]
+        return tuple(self.terms[int(i)] for i in kept), total(left)
 
     def to_json(self, top: int | None = None) -> dict[str, Any]:
         """As data that JSON can hold; numbers that aren't finite become None.
@@ -250,9 +212,6 @@ class Explanation:
             top: list so many of the largest terms, without the inputs of the others; None: all, in order.
         """
         terms, rest = (self.terms, 0.0) if top is None else self.largest(top)
-        numbers = range(len(self.inputs))
-        left_out = _inputs(self.terms) - _inputs(terms)
-        shown = [i for i in numbers if i not in left_out]
         made = self.made
         return {
             "path": self.path, "token": self.token, "text": self.text, "index": list(self.index),
@@ -262,12 +221,19 @@ class Explanation:
             "difference": _finite(self.difference), "ulps": _finite(self.ulps),
             "magnitude": _finite(made.magnitude), "verdict": self.verdict, "order": made.order,
             "stored": made.stored, "sum_of": made.summed,
-            "inputs": [{"number": i} | _data(self.inputs[i]) for i in shown],
+            "inputs": [{"number": i} | _data(self.inputs[i]) for i in self._shown(terms)],
             "terms": [_data(term) for term in terms],
-            **({} if top is None else {"rest": rest}),
+            **({} if top is None else {"rest": _finite(rest)}),
             "steps": [_data(step) for step in made.steps],
             "blocks": [_data(block) for block in made.blocks],
         }  # fmt: skip
+
+    def _shown(self, terms: Sequence[Term]) -> list[int]:
+        """Numbers of the inputs of some terms, and of those that are in no term."""
+        shown = np.ones(len(self.inputs) + 1, np.bool_)  # the last place is that of no input, -1
+        shown[self.terms.inputs] = False
+        shown[np.array([number for term in terms for number in term.inputs], np.int64)] = True
+        return [int(i) for i in np.flatnonzero(shown[:-1])]
 
     def __str__(self) -> str:
         """As text, the largest twelve terms."""
@@ -279,10 +245,6 @@ class Explanation:
         from glassgear.trace.explain.page import as_html
 
         return as_html(self)
-
-
-def _inputs(terms: tuple[Term, ...]) -> set[int]:
-    return {number for term in terms for number in term.inputs}
 
 
 def _finite(value: float | None) -> float | None:

@@ -77,12 +77,12 @@ def products(matrix: Floats, x: Floats) -> Floats:
     return total
 
 
-def sum16(v: Floats) -> np.float32:
-    """Sixteen lanes, halves added to halves."""
-    while len(v) > 1:
-        half = len(v) // 2
-        v = v[:half] + v[half:]
-    return np.float32(v[0])
+def sum16(v: Floats) -> Any:
+    """Sixteen lanes, halves added to halves; of several rows [rows, 16] the sum of each."""
+    while v.shape[-1] > 1:
+        half = v.shape[-1] // 2
+        v = v[..., :half] + v[..., half:]
+    return v[..., 0]
 
 
 def exp(x: Any) -> Floats:
@@ -165,7 +165,7 @@ def _total(x: Floats) -> np.float32:
         one = one + lanes[whole - 1]
     if len(x) % LANES:
         two = two + lanes[whole]
-    return sum16(one + two)
+    return np.float32(sum16(one + two))
 
 
 def _squares(x: Floats, middle: np.float32) -> np.float32:
@@ -178,12 +178,15 @@ def _squares(x: Floats, middle: np.float32) -> np.float32:
         one = fma(lanes[whole - 1], lanes[whole - 1], one)
     if len(x) % LANES:
         two = fma(lanes[whole], lanes[whole], two)
-    return sum16(one + two)
+    return np.float32(sum16(one + two))
 
 
 def vectors(x: Floats) -> Floats:
-    """In lanes, filled up with zeros: [vectors, LANES]."""
-    return np.pad(x, (0, -len(x) % LANES)).reshape(-1, LANES)
+    """In lanes, filled up with zeros: [vectors, LANES]; of several rows [rows, vectors, LANES]."""
+    *rows, width = x.shape
+    filled = np.zeros((*rows, -(-width // LANES) * LANES), np.float32)
+    filled[..., :width] = x
+    return filled.reshape(*rows, -1, LANES)
 
 
 def moments(kind: NormKind, x: Floats, eps: float) -> tuple[np.float32, np.float32, np.float32]:

@@ -8,6 +8,7 @@ one seen token.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,9 @@ from glassgear.model.gears import LatentAttention
 from glassgear.trace.explain import kernels, mixing
 from glassgear.trace.explain.attention import CPU_MIX, UNSEEN, weight_inputs
 from glassgear.trace.explain.desk import Desk
-from glassgear.trace.explain.explanation import Made, Step, Term
+from glassgear.trace.explain.explanation import Made, Step
 from glassgear.trace.explain.linear import EXACT_SUM
+from glassgear.trace.explain.terms import Terms
 from glassgear.trace.flow import Node
 
 __all__ = ["mixed", "scores"]
@@ -55,29 +57,35 @@ def scores(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
         running, order = kernels.accumulate(whole * scale, held), CPU_ABSORBED
         result, carried = running[-1], whole[: gear.kv_rank].astype(np.float64)
     inputs = (
-        *(query.input(start + c, f"query channel {c}") for c in range(gear.plain_dim)),
-        *(turned.input(at + c, f"turned query channel {c}") for c in range(wide)),
-        *(latent.input(c, f"latent channel {c} of {desk.named(other)}") for c in range(gear.kv_rank)),
-        *(shared.input(c, f"shared key channel {c} of {desk.named(other)}") for c in range(wide)),
+        query.inputs(range(start, start + gear.plain_dim), lambda c: f"query channel {c}")
+        + turned.inputs(range(at, at + wide), lambda c: f"turned query channel {c}")
+        + latent.inputs(range(gear.kv_rank), lambda c: f"latent channel {c} of {desk.named(other)}")
+        + shared.inputs(range(wide), lambda c: f"shared key channel {c} of {desk.named(other)}")
     )
-    after, kept = gear.plain_dim + wide, desk.keeping("latent", latent=True)
-    terms = []
-    for c in range(gear.cache_dim):
-        latents = c < gear.kv_rank
-        left = float(carried[c]) if latents else float(own[c - gear.kv_rank])
-        used = (after + c,) if latents else (gear.plain_dim + c - gear.kv_rank, after + c)
-        name = f"latent channel {c}" if latents else f"turned channel {c - gear.kv_rank}"
-        factors = ((("carried query" if latents else "query"), left), (kept, float(held[c])))
-        terms.append(
-            Term(name, used, factors, float(exact[c]), None if running is None else float(running[c]))
+    after, kept, rank = gear.plain_dim + wide, desk.keeping("latent", latent=True), gear.kv_rank
+    kinds = (
+        ("latent channel", "carried query", carried, np.arange(after, after + rank), slice(0, rank)),
+        ("turned channel", "query", own, _turned(gear.plain_dim, after + rank, wide), slice(rank, None)),
+    )
+    latents, turns = (
+        Terms.columns(
+            partial("{} {}".format, name), used, ((factor, left), (kept, held[here])), exact[here],
+            None if running is None else running[here],
         )
+        for name, factor, left, used, here in kinds
+    )  # fmt: skip
     steps = (
         Step("carried query", f"W^T q: head {head}'s key rows of kv_up, turned round, times its query"),
         Step("scale", "what scores are multiplied by", float(scale)),
     )
     absolute = np.concatenate([size, np.abs(own)]) * np.abs(held) * float(scale)
-    return Made(float(result), inputs, tuple(terms), steps, (), float(absolute.sum()), order,
+    return Made(float(result), inputs, latents.joined(turns), steps, (), float(absolute.sum()), order,
                 summed="scale times query times what is kept of the token")  # fmt: skip
+
+
+def _turned(query: int, key: int, wide: int) -> NDArray[np.int64]:
+    """Numbers of the inputs of each turned channel: of the query, and of the key."""
+    return np.stack([np.arange(query, query + wide), np.arange(key, key + wide)], axis=1)
 
 
 def mixed(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
@@ -86,24 +94,19 @@ def mixed(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     assert isinstance(gear, LatentAttention)
     found = desk.row(node.reads["weights"], token)
     weights = found.values.reshape(found.shape)[head, : token + 1].astype(np.float64)
-    latents = np.array([desk.row(node.reads["latent"], j).values for j in range(token + 1)], np.float32)
-    held = desk.kept(latents)  # [seen, kv_rank]
+    held = desk.kept(desk.rows(node.reads["latent"], 0, token))  # [seen, kv_rank]
     row = _rows(desk, node, gear, head)[1][channel]
     values = held @ row.astype(np.float64)
     size = np.abs(held).astype(np.float64) @ np.abs(row.astype(np.float64))
     result, order = np.float32((weights * values).sum()), EXACT_SUM
-    if desk.cpu:
+    if desk.cpu and not desk.changes((*node.reads["scores"], *node.reads["weights"])):
         own = desk.row(node.reads["scores"], token)
         mix = mixing.attend(own.values.reshape(own.shape)[head, : token + 1], 0, token, held)
         result, order = kernels.accumulate(row, mix.mixed)[-1], CPU_MIX + "; latents first, then the row"
     inputs = weight_inputs(desk, found, head, 0, token)
-    terms = tuple(
-        Term(
-            desk.named(j), (j,), (("weight", float(weights[j])), ("value", float(values[j]))),
-            float(weights[j] * values[j]),
-        )
-        for j in range(token + 1)
-    )  # fmt: skip
+    terms = Terms.columns(
+        desk.named, np.arange(token + 1), (("weight", weights), ("value", values)), weights * values
+    )
     steps = (Step("value", f"row {channel} of head {head}'s value rows of kv_up times the token's latent"),)
     return Made(float(result), inputs, terms, steps, (), float((weights * size).sum()), order,
                 summed="weight times value")  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from glassgear.model.gears import Head
 from glassgear.trace.explain import kernels
 from glassgear.trace.explain.desk import Desk, Row
-from glassgear.trace.explain.explanation import Block, Input, Made, Step, Term
+from glassgear.trace.explain.explanation import Block, Made, Step
 from glassgear.trace.explain.stored import Codes, codes_of, weights_of
+from glassgear.trace.explain.terms import Input, Listed, Terms
 from glassgear.trace.flow import Node
 from glassgear.weights.tensor import StoredTensor
 
@@ -29,14 +30,14 @@ class Product(NamedTuple):
     """A row of inputs times a row of weights."""
 
     result: np.float32
-    terms: tuple[Term, ...]
+    terms: Terms
     blocks: tuple[Block, ...]
     magnitude: float
     order: str
 
 
 def product(
-    desk: Desk, tensor: StoredTensor, row: int, x: Floats, names: Sequence[str], first: int = 0
+    desk: Desk, tensor: StoredTensor, row: int, x: Floats, name: Callable[[int], str], first: int = 0
 ) -> Product:
     """The product of a row and the terms that it is the sum of.
 
@@ -45,13 +46,13 @@ def product(
         tensor: the matrix.
         row: number of the output.
         x: what it is multiplied by.
-        names: of the inputs.
+        name: of an input of the explanation, by its number.
         first: number of the first of them among the inputs of the explanation.
     """
     weights = weights_of(tensor, row)
     codes = codes_of(tensor, row)
     if codes is not None and desk.cpu:
-        return _of_codes(codes, weights, x, names, first)
+        return _of_codes(codes, weights, x, name, first)
     exact = weights.astype(np.float64) * x
     if desk.cpu:
         running = kernels.accumulate(weights, x)
@@ -59,18 +60,15 @@ def product(
     else:
         running = np.cumsum(exact)
         result, order = np.float32(exact.sum()), EXACT_SUM
-    terms = tuple(
-        Term(
-            name, (first + i,), (("weight", float(weights[i])), ("input", float(x[i]))), float(exact[i]),
-            float(running[i]),
-        )
-        for i, name in enumerate(names)
-    )  # fmt: skip
+    inputs = first + np.arange(len(x))
+    terms = Terms.columns(
+        lambda i: name(first + i), inputs, (("weight", weights), ("input", x)), exact, running
+    )
     blocks = () if codes is None else _as_floats(codes, exact)
     return Product(result, terms, blocks, float(np.abs(exact).sum()), order)
 
 
-def _of_codes(codes: Codes, weights: Floats, x: Floats, names: Sequence[str], first: int) -> Product:
+def _of_codes(codes: Codes, weights: Floats, x: Floats, name: Callable[[int], str], first: int) -> Product:
     """Integer dot products of codes, as `quant_tile` has them."""
     rounded, units = kernels.encode(x)
     total, blocks = np.float32(0), []
@@ -88,14 +86,9 @@ def _of_codes(codes: Codes, weights: Floats, x: Floats, names: Sequence[str], fi
     worth = rounded * np.repeat(units, 32).astype(np.float64)
     held = _held_weights(codes)
     values = held * worth
-    terms = tuple(
-        Term(
-            name, (first + i,),
-            (("weight", float(weights[i])), ("input", float(x[i])), ("input in int8", float(worth[i]))),
-            float(values[i]),
-        )
-        for i, name in enumerate(names)
-    )  # fmt: skip
+    inputs = first + np.arange(len(x))
+    factors = (("weight", weights), ("input", x), ("input in int8", worth))
+    terms = Terms.columns(lambda i: name(first + i), inputs, factors, values)
     return Product(total, terms, tuple(blocks), float(np.abs(values).sum()), CPU_CODES)
 
 
@@ -138,9 +131,9 @@ def _whole(values: NDArray[np.integer]) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
-def channels(x: Row) -> tuple[Input, ...]:
-    """All numbers of a row as inputs."""
-    return tuple(x.input(i, _channel(x, i)) for i in range(len(x.values)))
+def channels(x: Row, before: str = "") -> Listed[Input]:
+    """All numbers of a row as inputs; `before` is put before their names."""
+    return x.inputs(range(len(x.values)), lambda i: before + _channel(x, i))
 
 
 def _channel(x: Row, place: int) -> str:
@@ -159,21 +152,23 @@ def linear(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
 def neighbours(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     """The same of [next, own, previous] embeddings; zeros beyond either end."""
     start, stop = desk.span(token)
-    inputs: list[Input] = []
+    inputs: Listed[Input] = Listed.of(())
+    values = []
     for place, name in ((token + 1, "next"), (token, "own"), (token - 1, "previous")):
-        if start <= place < stop:
-            x = desk.row(node.reads["x"], place)
-            inputs += [replace(one, name=f"{name} token, {one.name}") for one in channels(x)]
+        x = desk.row(node.reads["x"], place if start <= place < stop else token)
+        if x.token == place:
+            inputs += channels(x, f"{name} token, ")
+            values.append(x.values)
         else:
             zero = Input("", token, (), 0.0, f"no {name} token: 0")
-            inputs += [zero] * len(desk.row(node.reads["x"], token).values)
-    values = np.array([one.value for one in inputs], np.float32)
-    return _with_bias(desk, node, index[0], tuple(inputs), values)
+            inputs += Listed.of([zero] * len(x.values))
+            values.append(np.zeros_like(x.values))
+    return _with_bias(desk, node, index[0], inputs, np.concatenate(values))
 
 
-def _with_bias(desk: Desk, node: Node, output: int, inputs: tuple[Input, ...], x: Floats) -> Made:
+def _with_bias(desk: Desk, node: Node, output: int, inputs: Listed[Input], x: Floats) -> Made:
     tensor = desk.tensors[node.weights["weight"]]
-    found = product(desk, tensor, output, x, [one.name for one in inputs])
+    found = product(desk, tensor, output, x, lambda i: inputs[i].name)
     result, steps, magnitude = found.result, [], found.magnitude
     if "bias" in node.weights:
         bias = desk.vector(node.weights["bias"])[output]
@@ -192,18 +187,18 @@ def head(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     assert isinstance(gear, Head)
     x, entry, steps = desk.row(node.reads["x"], token), index[0], []
     inputs, main = channels(x), gear.dim - gear.extra
-    names = [one.name for one in inputs]
     tensor = desk.tensors[node.weights["weight"]]
-    found = product(desk, tensor, entry, x.values[:main], names[:main])
+    found = product(desk, tensor, entry, x.values[:main], lambda i: _channel(x, i))
     result, terms, magnitude = found.result, found.terms, found.magnitude
     if gear.extra:
-        more = product(desk, desk.tensors[node.weights["extra"]], entry, x.values[main:], names[main:], main)
+        own = desk.tensors[node.weights["extra"]]
+        more = product(desk, own, entry, x.values[main:], lambda i: _channel(x, i), main)
         steps += [
             Step("first sum", f"over channels 0 to {main - 1}, by the embedding's table", float(result)),
             Step("second sum", f"over channels {main} to {gear.dim - 1}, by weights of their own",
                  float(more.result)),
         ]  # fmt: skip
-        result, terms = np.float32(result + more.result), terms + more.terms
+        result, terms = np.float32(result + more.result), terms.joined(more.terms)
         magnitude += more.magnitude
     if gear.bias:
         bias = desk.vector(node.weights["bias"])[entry]

@@ -7,7 +7,7 @@ at a time; its numbers don't depend on others.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,29 +35,31 @@ def capped_scores(scores: Floats, cap: float) -> Floats:
 
 
 class Coded(NamedTuple):
-    """A row as int16 codes: [width], and what a code of 1 is worth."""
+    """Rows as int16 codes: [rows, width], and what a code of 1 is worth: [rows]. A query is one row."""
 
     codes: NDArray[np.int64]
-    unit: np.float32
+    unit: Any
 
     @property
     def worth(self) -> NDArray[np.float64]:
         """The numbers that the codes stand for."""
-        return self.codes * np.float64(self.unit)
+        return self.codes * np.asarray(self.unit, np.float64)[..., None]
 
 
-def _length(x: Floats) -> np.float32:
-    squares = np.zeros(LANES, np.float32)
-    for v in vectors(x):
+def _length(x: Floats) -> Floats:
+    """Euclidean length of each row."""
+    squares = np.zeros((*x.shape[:-1], LANES), np.float32)
+    for v in np.moveaxis(vectors(x), -2, 0):
         squares = fma(v, v, squares)
-    return np.float32(np.sqrt(sum16(squares)))
+    return np.asarray(np.sqrt(sum16(squares)))
 
 
-def _coded(x: Floats, size: np.float32) -> Coded:
+def _coded(x: Floats, size: Floats) -> Coded:
     """`scales_of`: codes whose largest possible one is TOP."""
-    if size < TINY:
-        return Coded(np.zeros(len(x), np.int64), ZERO)
-    return Coded(np.rint(x * (TOP / size)).astype(np.int64), np.float32(size / TOP))
+    none = size < TINY
+    inverse = TOP / np.where(none, ONE, size)
+    codes = np.rint(x * np.where(none, ZERO, inverse)[..., None]).astype(np.int64)
+    return Coded(codes, np.where(none, ZERO, size / TOP))
 
 
 def coded_query(x: Floats, scale: np.float32) -> Coded:
@@ -68,19 +70,19 @@ def coded_query(x: Floats, scale: np.float32) -> Coded:
 
 
 def coded_by_length(x: Floats) -> Coded:
-    """`store_key_codes`."""
+    """`store_key_codes` of rows [rows, width]."""
     return _coded(x, _length(x))
 
 
 def coded_by_size(x: Floats) -> Coded:
-    """`store_value_codes`."""
-    return _coded(x, np.abs(x).max())
+    """`store_value_codes` of rows [rows, width]."""
+    return _coded(x, np.abs(x).max(axis=-1))
 
 
-def code_scores(query: Coded, keys: list[Coded]) -> Floats:
+def code_scores(query: Coded, keys: Coded) -> Floats:
     """`score_codes`: integer products times the keys' units; times the query's they are scores."""
-    sums = np.array([query.codes @ key.codes for key in keys]).astype(np.float32)
-    return np.asarray(sums * np.array([key.unit for key in keys], np.float32))
+    sums = (keys.codes @ query.codes).astype(np.float32)
+    return np.asarray(sums * keys.unit, np.float32)
 
 
 def shown_scores(products: Floats, worth: np.float32, cap: float) -> Floats:
@@ -112,24 +114,17 @@ class Mixing(NamedTuple):
 
 
 class _State:
-    """Running maximum, sums, mixed values and exponentials of one segment."""
+    """Running maximum, sums, mixed values and exponentials [positions] of one segment."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, length: int) -> None:
         self.top, self.sums = np.float32(-np.inf), np.zeros(LANES, np.float32)
         self.mixed = np.zeros(width, np.float32)
-        self.shares: dict[int, float] = {}
+        self.shares = np.zeros(length)
 
-    def shrink(self, by: np.float32) -> None:
-        """Bring the exponentials to a new maximum."""
-        self.shares = {token: share * float(by) for token, share in self.shares.items()}
-
-    def mixing(self, length: int) -> Mixing:
+    def mixing(self) -> Mixing:
         """`finish`."""
         whole = ONE / sum16(self.sums)
-        shares = np.zeros(length)
-        for token, share in self.shares.items():
-            shares[token] = share * float(whole)
-        return Mixing(self.mixed * whole, shares)
+        return Mixing(self.mixed * whole, self.shares * np.float64(whole))
 
 
 def attend(scores: Floats, first: int, last: int, values: Floats) -> Mixing:
@@ -143,13 +138,13 @@ def attend(scores: Floats, first: int, last: int, values: Floats) -> Mixing:
     """
     total: _State | None = None
     for segment in range(first // SEGMENT, last // SEGMENT + 1):
-        part = _State(values.shape[1])
+        part = _State(values.shape[1], len(scores))
         low, high = max(first, segment * SEGMENT), min(last, (segment + 1) * SEGMENT - 1)
         for page in range(low // PAGE, high // PAGE + 1):
             _page(part, scores, values, page * PAGE, max(low, page * PAGE), min(high, page * PAGE + PAGE - 1))
         total = part if total is None else _merged(total, part)
     assert total is not None
-    return total.mixing(len(scores))
+    return total.mixing()
 
 
 def _page(state: _State, scores: Floats, values: Floats, start: int, low: int, high: int) -> None:
@@ -164,10 +159,10 @@ def _page(state: _State, scores: Floats, values: Floats, start: int, low: int, h
     state.top = np.float32(top)
     if top != before:
         state.mixed = state.mixed * shrink
-        state.shrink(shrink)
+        state.shares *= np.float64(shrink)
     for token in range(low, high + 1):
         state.mixed = fma(e[token - start], values[token], state.mixed)
-        state.shares[token] = float(e[token - start])
+    state.shares[low : high + 1] = e[low - start : high + 1 - start]
 
 
 def _merged(total: _State, part: _State) -> _State:
@@ -176,9 +171,7 @@ def _merged(total: _State, part: _State) -> _State:
     total.top = np.float32(top)
     total.sums = fma(total.sums, shrink, part.sums * scale)
     total.mixed = fma(total.mixed, shrink, part.mixed * scale)
-    total.shrink(shrink)
-    part.shrink(scale)
-    total.shares |= part.shares
+    total.shares = total.shares * np.float64(shrink) + part.shares * np.float64(scale)
     return total
 
 
@@ -186,7 +179,7 @@ def _merged(total: _State, part: _State) -> _State:
 
 
 def attend_codes(
-    products: Floats, worth: np.float32, cap: float, first: int, last: int, values: list[Coded]
+    products: Floats, worth: np.float32, cap: float, first: int, last: int, values: Coded
 ) -> Mixing:
     """The same of codes: `rise`, `weigh`, `mix_codes`, `end_segment`.
 
@@ -202,7 +195,7 @@ def attend_codes(
         products, worth = shown_scores(products, worth, cap), ONE
     total: _State | None = None
     for segment in range(first // SEGMENT, last // SEGMENT + 1):
-        part = _State(len(values[first].codes))
+        part = _State(values.codes.shape[1], len(products))
         low, high = max(first, segment * SEGMENT), min(last, (segment + 1) * SEGMENT - 1)
         for page in range(low // PAGE, high // PAGE + 1):
             start = page * PAGE
@@ -210,16 +203,16 @@ def attend_codes(
         part.top = np.float32(part.top * worth)
         total = part if total is None else _merged(total, part)
     assert total is not None
-    return total.mixing(len(products))
+    return total.mixing()
 
 
 def _code_page(
-    state: _State, products: Floats, worth: np.float32, values: list[Coded], start: int, low: int, high: int
+    state: _State, products: Floats, worth: np.float32, values: Coded, start: int, low: int, high: int
 ) -> None:
     t, units = np.full(PAGE, -np.inf, np.float32), np.zeros(PAGE, np.float32)
     here = slice(low - start, high + 1 - start)
     t[here] = products[low : high + 1]
-    units[here] = [value.unit for value in values[low : high + 1]]
+    units[here] = values.unit[low : high + 1]
     before, top = state.top, np.float32(max(state.top, t.max()))
     state.top, scale = top, np.float32(worth * LOG2E)
     drop = np.float32(max(np.float32((before - top) * scale), FLOOR))
@@ -235,10 +228,10 @@ def _code_page(
     inverse = ZERO if whole < TINY else np.float32(TOP / whole)
     whole = ZERO if whole < TINY else whole
     codes = (fma(w, inverse, MAGIC) - MAGIC).astype(np.int64)
-    sums = sum(codes[i - start] * values[i].codes for i in range(low, high + 1))
-    state.shrink(shrink)
+    sums = codes[here] @ values.codes[low : high + 1]
+    state.shares *= np.float64(shrink)
     unit = np.float32(whole * UNIT)
-    state.mixed = fma(state.mixed, shrink, np.asarray(sums).astype(np.float32) * unit)
-    for i in range(low, high + 1):  # a code stands for the weight times the value's unit
-        worth_of = float(values[i].unit)
-        state.shares[i] = float(codes[i - start]) * float(unit) / worth_of if worth_of else 0.0
+    state.mixed = fma(state.mixed, shrink, sums.astype(np.float32) * unit)
+    # A code stands for the weight times the value's unit.
+    worths = units[here].astype(np.float64)
+    state.shares[low : high + 1] = codes[here] * np.float64(unit) / np.where(worths == 0, np.inf, worths)

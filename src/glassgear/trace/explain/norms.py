@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from glassgear.backends.cpu.fields import NormKind
 from glassgear.model.gears import Affine, BatchNorm, LayerNorm, RMSNorm, ScaleNorm
 from glassgear.trace.explain import kernels
 from glassgear.trace.explain.desk import Desk, Row
-from glassgear.trace.explain.explanation import Input, Made, Step, Term
+from glassgear.trace.explain.explanation import Made, Step
+from glassgear.trace.explain.terms import Input, Terms
 from glassgear.trace.flow import Node
 
 __all__ = ["norm"]
@@ -53,7 +55,7 @@ def norm(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     part = _Part(row, place // gear.dim * gear.dim, gear.dim, place % gear.dim)
     if isinstance(gear, BatchNorm | Affine):
         return _by_channel(desk, node, part)
-    inputs = tuple(row.input(part.first + i, f"channel {i}") for i in range(gear.dim))
+    inputs = row.inputs(range(part.first, part.first + gear.dim), lambda i: f"channel {i}")
     made = _row_cpu(desk, node, part, inputs) if desk.cpu else _row_numpy(desk, node, part, inputs)
     return made
 
@@ -67,7 +69,7 @@ def _vectors(desk: Desk, node: Node, channel: int) -> _Vectors:
     return _Vectors(np.float32(one), np.float32(bias))
 
 
-def _row_cpu(desk: Desk, node: Node, part: _Part, inputs: tuple[Input, ...]) -> Made:
+def _row_cpu(desk: Desk, node: Node, part: _Part, inputs: Sequence[Input]) -> Made:
     gear, x = node.gear, part.values
     assert isinstance(gear, RMSNorm | LayerNorm | ScaleNorm)
     kind = {RMSNorm: NormKind.RMS, LayerNorm: NormKind.LAYER, ScaleNorm: NormKind.SCALE}[type(gear)]
@@ -77,7 +79,7 @@ def _row_cpu(desk: Desk, node: Node, part: _Part, inputs: tuple[Input, ...]) -> 
     return _told(node, part, inputs, float(result), (squares, middle, scale), own, CPU_ROW)
 
 
-def _row_numpy(desk: Desk, node: Node, part: _Part, inputs: tuple[Input, ...]) -> Made:
+def _row_numpy(desk: Desk, node: Node, part: _Part, inputs: Sequence[Input]) -> Made:
     gear, x = node.gear, part.values
     own, eps, middle = _vectors(desk, node, part.channel), np.float32(0), np.float32(0)
     assert isinstance(gear, RMSNorm | LayerNorm | ScaleNorm)
@@ -99,18 +101,19 @@ def _row_numpy(desk: Desk, node: Node, part: _Part, inputs: tuple[Input, ...]) -
 
 
 def _told(
-    node: Node, part: _Part, inputs: tuple[Input, ...], result: float,
+    node: Node, part: _Part, inputs: Sequence[Input], result: float,
     found: tuple[np.float32, np.float32, np.float32], own: _Vectors, order: str,
 ) -> Made:  # fmt: skip
     """The squares that make the size, and the lines of arithmetic after them."""
     gear, x = node.gear, part.values
     assert isinstance(gear, RMSNorm | LayerNorm | ScaleNorm)
     squares, middle, scale = (float(v) for v in found)
-    one, moved = float(x[part.channel]), float(x[part.channel]) - middle
-    terms = []
-    for i, value in enumerate(x.astype(np.float64) - middle):
-        terms.append(Term(f"channel {i}", (i,), (("x less mean" if middle else "x", float(value)),),
-                          float(value * value)))  # fmt: skip
+    one = float(x[part.channel])
+    centred = x.astype(np.float64) - middle
+    factor = "x less mean" if middle else "x"
+    terms = Terms.columns(
+        lambda i: f"channel {i}", np.arange(len(x)), ((factor, centred),), centred * centred
+    )
     mean = squares / len(x)
     steps = [Step("x", f"channel {part.channel} of the input", one)]
     if isinstance(gear, LayerNorm):
@@ -129,9 +132,8 @@ def _told(
     if "bias" in node.weights:
         steps.append(Step("bias", "is added", float(own.bias)))
     magnitude = (abs(one) + abs(middle)) * scale * abs(float(own.weight)) + abs(float(own.bias))
-    del moved
     return Made(
-        result, inputs, tuple(terms), tuple(steps), magnitude=magnitude, order=order,
+        result, inputs, terms, tuple(steps), magnitude=magnitude, order=order,
         summed="the squares that make the size",
     )  # fmt: skip
 

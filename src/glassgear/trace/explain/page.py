@@ -7,7 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from glassgear.trace.explain.explanation import Block, Explanation, Term
+import numpy as np
+
+from glassgear.trace.explain.explanation import Block, Explanation
+from glassgear.trace.explain.terms import Term, total
 
 __all__ = ["TOP", "Section", "as_html", "as_text", "number", "sections", "title"]
 
@@ -92,23 +95,24 @@ def _facts(made: Explanation) -> Section:
 
 
 def _terms(made: Explanation, top: int, in_order: bool) -> Section:
-    terms = list(made.terms) if in_order else list(made.largest()[0])
-    names = list(dict.fromkeys(name for term in terms for name, _ in term.factors))
-    tracked = in_order and any(term.running is not None for term in terms)
+    terms = made.terms
+    order = np.arange(len(terms)) if in_order else terms.by_size()
+    listed, rest = [terms[int(i)] for i in order[:top]], order[top:]
+    names = list(dict.fromkeys(name for term in listed for name, _ in term.factors))
+    tracked = in_order and listed[0].running is not None
     head = ("input", "", *names, "term", "backend's sum" if tracked else "sum so far")
-    rows, total = [], 0.0
-    for term in terms[:top]:
-        total += term.value
-        rows.append(_term(term, names, term.running if tracked else total))
-    rest = terms[top:]
-    if rest:
-        value = math.fsum(term.value for term in rest)
-        last = rest[-1].running if tracked else total + value
+    rows, so_far = [], 0.0
+    for term in listed:
+        so_far += term.value
+        rows.append(_term(term, names, term.running if tracked else so_far))
+    if len(rest):
+        value = total(terms.values[rest])
+        last = terms[int(rest[-1])].running if tracked else so_far + value
         blank = ("",) * len(names)
         rows.append(("", f"{len(rest):,} more", *blank, number(value), number(last)))
     how = "in the backend's order" if in_order else "largest first"
     heading = f"{len(terms):,} terms, {how}: {made.made.summed}"
-    sizes = tuple(term.value for term in terms[:top])
+    sizes = tuple(term.value for term in listed)
     return Section(heading, (), head, tuple(rows), frozenset(range(2, len(head))), sizes)
 
 

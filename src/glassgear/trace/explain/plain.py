@@ -11,8 +11,9 @@ from glassgear.backends.reference.activation import ACTIVATIONS
 from glassgear.model.gears import FFN, Embed, GatedFFN, LearnedPositions, Pooler, TokenTypes, Transform
 from glassgear.trace.explain import kernels
 from glassgear.trace.explain.desk import Desk, Row
-from glassgear.trace.explain.explanation import Input, Made, Step, Term
+from glassgear.trace.explain.explanation import Made, Step
 from glassgear.trace.explain.stored import codes_of
+from glassgear.trace.explain.terms import Input, Term, Terms
 from glassgear.trace.flow import Node
 
 __all__ = ["activated", "product", "residual", "row", "same", "sum_of", "tanh"]
@@ -52,8 +53,10 @@ def row(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     if isinstance(gear, Embed) and gear.scale != 1:
         steps.append(Step("scale", "of the embedding, is multiplied", gear.scale))
         result = value * np.float32(gear.scale)
-    return Made(float(result), (), (), tuple(steps), (), abs(float(result)), "a copy of the table's number",
-                tensor.type if stored is not None else "")  # fmt: skip
+    return Made(
+        float(result), steps=tuple(steps), magnitude=abs(float(result)), order="a copy of the table's number",
+        stored=tensor.type if stored is not None else "",
+    )  # fmt: skip
 
 
 def same(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
@@ -87,7 +90,9 @@ def _added(inputs: list[Input]) -> Made:
         result = np.float32(one.value) if i == 0 else np.float32(result + np.float32(one.value))
         terms.append(Term(one.name, (i,), (), one.value, float(result)))
     magnitude = math.fsum(abs(one.value) for one in inputs)
-    return Made(float(result), tuple(inputs), tuple(terms), (), (), magnitude, FLOAT32, summed="the inputs")
+    return Made(
+        float(result), tuple(inputs), Terms.of(terms), (), (), magnitude, FLOAT32, summed="the inputs"
+    )
 
 
 def activated(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
@@ -102,7 +107,7 @@ def activated(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Mad
     steps = tuple(_bend(gear.activation, one.value))
     order = "the CPU kernel's float32 operations" if desk.cpu else "NumPy's float32 operations"
     # A gate's product rounds by the size of x, also where the bend brings it near 0.
-    return Made(float(result), (one,), (), steps, (), abs(one.value), order)
+    return Made(float(result), (one,), steps=steps, magnitude=abs(one.value), order=order)
 
 
 def _bend(name: str, x: float) -> list[Step]:
@@ -136,8 +141,10 @@ def product(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
         inputs.append(found.input(_place(found, index), role))
     result = np.float32(inputs[0].value) * np.float32(inputs[1].value)
     steps = tuple(Step(one.name, f"input {i}", one.value) for i, one in enumerate(inputs))
-    return Made(float(result), tuple(inputs), (), (*steps, Step("product", "of the two")), (),
-                abs(float(result)), FLOAT32)  # fmt: skip
+    return Made(
+        float(result), tuple(inputs), steps=(*steps, Step("product", "of the two")),
+        magnitude=abs(float(result)), order=FLOAT32,
+    )  # fmt: skip
 
 
 def tanh(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
@@ -148,4 +155,4 @@ def tanh(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
     x = np.array([one.value], np.float32)
     result = (kernels.tanh(x) if desk.cpu else np.tanh(x))[0]
     steps = (Step("x", "what comes in", one.value), Step("tanh", "of x"))
-    return Made(float(result), (one,), (), steps, (), 1.0, FLOAT32)
+    return Made(float(result), (one,), steps=steps, magnitude=1.0, order=FLOAT32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from glassgear.errors import SettingError
 from glassgear.sampling import Draw, Sampler, Sampling, Stage
 from glassgear.trace.explain.desk import Desk, Row
-from glassgear.trace.explain.explanation import Made, Step, Term
+from glassgear.trace.explain.explanation import Made, Step
+from glassgear.trace.explain.terms import Terms
 from glassgear.trace.flow import Node
 
 __all__ = ["probability", "sampled", "taken"]
@@ -27,10 +29,8 @@ def probability(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> M
     values = logits.values
     e = np.exp(values - values.max())
     total = float(e.sum(dtype=np.float64))
-    inputs = tuple(logits.input(i, f"logit of {_piece(desk, i)}") for i in range(len(values)))
-    terms = tuple(
-        Term(_piece(desk, i), (i,), (("logit", one.value),), float(e[i])) for i, one in enumerate(inputs)
-    )
+    inputs = logits.inputs(range(len(values)), lambda i: f"logit of {_piece(desk, i)}")
+    terms = Terms.columns(partial(_piece, desk), np.arange(len(values)), (("logit", values),), e)
     rank = int((values > values[entry]).sum()) + 1
     steps = (
         Step("logit", f"of {_piece(desk, entry)}, number {rank} by size", float(values[entry])),
@@ -74,15 +74,15 @@ def sampled(desk: Desk, node: Node, token: int, index: tuple[int, ...]) -> Made:
         raise SettingError("no id was made here, and the settings don't say a seed: it could be any")
     last = stages[-1]
     ends = np.cumsum(last.probabilities)
-    inputs = tuple(logits.input(int(i), f"logit of {_piece(desk, int(i))}") for i in last.ids)
-    terms = tuple(
-        Term(
-            _piece(desk, int(i)), (at,),
-            (("logit", inputs[at].value), ("after all stages", float(last.logits[at]))),
-            float(p), float(ends[at]),
-        )
-        for at, (i, p) in enumerate(zip(last.ids, last.probabilities, strict=True))
-    )  # fmt: skip
+    inputs = logits.inputs(last.ids.tolist(), lambda at: f"logit of {_piece(desk, int(last.ids[at]))}")
+    factors = (("logit", logits.values[last.ids]), ("after all stages", last.logits))
+    terms = Terms.columns(
+        lambda at: _piece(desk, int(last.ids[at])),
+        np.arange(len(last.ids)),
+        factors,
+        last.probabilities,
+        ends,
+    )
     steps = [*_stages(desk, stages, made), *_chosen(desk, logits, last, made, drawn, chosen.greedy)]
     return Made(float(made), inputs, terms, tuple(steps), (), 1.0, "the sampler's own stages",
                 summed="probabilities of the ids that are left")  # fmt: skip

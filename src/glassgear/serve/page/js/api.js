@@ -1,4 +1,6 @@
-/** Everything the page asks the server. Errors come as `Trouble` with one sentence. */
+/** Everything the page asks the server, in the page's language. Errors come as `Trouble` with one sentence. */
+
+import { language, t } from "./texts.js";
 
 export class Trouble extends Error {}
 
@@ -6,15 +8,18 @@ async function answer(response) {
   if (response.ok) return response;
   let said = "";
   try { said = (await response.json()).error; } catch { /* no JSON: the status has to do */ }
-  throw new Trouble(said || `the server answered ${response.status}`);
+  throw new Trouble(said || t("server_answered", { n: response.status }));
 }
+
+/** The address with the language in which sentences are wanted. */
+const spoken = (address) => (language() === "en" ? address : `${address}${address.includes("?") ? "&" : "?"}lang=${language()}`);
 
 async function ask(address, options) {
   try {
-    return await answer(await fetch(address, options));
+    return await answer(await fetch(spoken(address), options));
   } catch (trouble) {
     if (trouble instanceof Trouble || trouble.name === "AbortError") throw trouble;
-    throw new Trouble("the server doesn't answer: is it still running?");
+    throw new Trouble(t("no_answer"));
   }
 }
 

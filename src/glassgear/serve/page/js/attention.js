@@ -2,8 +2,8 @@
 
 import { slice } from "./api.js";
 import { colour, h, sized, swap } from "./dom.js";
-import { percent } from "./format.js";
-import { habit, shares } from "./patterns.js";
+import { rounded } from "./format.js";
+import { habit } from "./patterns.js";
 import * as scale from "./scale.js";
 import { state } from "./store.js";
 import { t } from "./texts.js";
@@ -21,7 +21,7 @@ export class Attention {
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  /** Show scores or weights: {run, path, heads, tokens, labels, head, token, seen, theme}. */
+  /** Show scores or weights: {run, path, heads, habits, tokens, labels, head, token, seen, theme}; habits: of each head, or null. */
   async show(data) {
     const moved = data.token !== this.data?.token || data.tokens !== this.data?.tokens;
     this.data = data;
@@ -113,13 +113,13 @@ export class Attention {
   }
 
   thumbs() {
-    const { heads, tokens, head } = this.data;
+    const { heads, tokens, head, habits } = this.data;
     swap(this.box, Array.from({ length: heads }, (_, i) => {
       const canvas = h("canvas", { width: 96, height: 96, "aria-hidden": "true" }), picture = this.image(i), context = canvas.getContext("2d");
       context.imageSmoothingEnabled = tokens > 96;
       if (picture) context.drawImage(picture, 0, 0, 96, 96);
-      const found = this.weights && this.loaded.has(i) ? habit(shares(this.loaded.get(i), tokens)) : null;
-      const says = found ? (found.name === "wide" ? t("wide") : `${t(found.name)} ${percent(found.share).replace(/\.\d/, "")}`) : "";
+      const found = this.weights && habits ? habit(habits[i]) : null;
+      const says = found ? (found.name === "wide" ? t("wide") : `${t(found.name)} ${rounded(found.share)}`) : "";
       return h("button", { "aria-pressed": String(i === head), "aria-label": `${t("head_no", { n: i })} ${says}`, title: `${t("head_no", { n: i })}${says ? ` · ${says}` : ""}`, onclick: () => this.hooks.head(i), data: { key: `head ${i}` } },
         canvas, h("span", { class: "label" }, h("span", { text: i }), h("span", { text: says })));
     }));

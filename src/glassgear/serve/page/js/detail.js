@@ -6,6 +6,9 @@ import * as scale from "./scale.js";
 
 const BAR = 9, LEFT = 58;
 
+/** Whether there are so few numbers that each can be written out. */
+const few = (row) => row && row.length <= 16;
+
 export class Detail {
   /** `hooks`: pick(channel), hover(channel, value). */
   constructor(canvas, hooks) {
@@ -23,7 +26,7 @@ export class Detail {
 
   get bar() {
     const fit = (this.canvas.clientWidth - LEFT - 8) / Math.max(1, this.data?.row?.length ?? 1);
-    return Math.max(BAR, Math.min(this.data?.each ? 64 : 26, fit));
+    return Math.max(BAR, Math.min(this.data?.each ? 64 : few(this.data?.row) ? 96 : 26, fit));
   }
 
   get first() {
@@ -77,7 +80,7 @@ export class Detail {
   _numbers(context, first, count, height) {
     context.fillStyle = colour("ink-3");
     context.textAlign = "center"; context.textBaseline = "alphabetic";
-    const every = this.data.each ? 1 : Math.max(1, scale.rounded(46 / this.bar));
+    const every = this.data.each || few(this.data.row) ? 1 : Math.max(1, scale.rounded(46 / this.bar));
     for (let i = 0; i < count; i++) if ((first + i) % every === 0) context.fillText(this.data.name(first + i), LEFT + (i + 0.5) * this.bar, height - 7);
   }
 

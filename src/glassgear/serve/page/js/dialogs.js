@@ -28,7 +28,7 @@ on("language", () => open?.close());
 
 /** What keys do. */
 export function help() {
-  show(t("help_title"), h("p", { class: "view-intro", text: t("help_intro") }), h("dl", { class: "keys" }, t("keys").map(([keys, said]) => [h("dt", {}, keys.split(" ").map((key, i) => [i && /^[–]$/.test(key) ? " – " : key === "–" ? "–" : h("kbd", { text: key }), " "])), h("dd", { text: said })])),
+  show(t("help_title"), h("p", { class: "view-intro", text: t("help_intro") }), h("p", { class: "view-intro", text: t("help_marks") }), h("dl", { class: "keys" }, t("keys").map(([keys, said]) => [h("dt", {}, keys.split(" ").map((key, i) => [i && /^[–]$/.test(key) ? " – " : key === "–" ? "–" : h("kbd", { text: key }), " "])), h("dd", { text: said })])),
     h("div", { class: "actions" }, h("button", { class: "primary", onclick: () => open.close(), text: t("done") })));
 }
 

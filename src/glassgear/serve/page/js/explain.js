@@ -23,6 +23,15 @@ export async function explain(path, token, index, from = 0) {
   set({ numbers: [...state.numbers.slice(0, from), { path, token, index, value: found.result }] });
 }
 
+/** Ask for the same number once more: in another language. */
+export async function again() {
+  if (!current || !state.numbers.length) return;
+  const { path, token, index } = state.numbers.at(-1), found = await fetchNumber(state.run, path, token, index);
+  if (!found || !state.numbers.length) return;
+  current = found;
+  set({ numbers: [...state.numbers] });
+}
+
 /** Close it. */
 export function close() { current = null; set({ numbers: [] }); }
 
@@ -84,7 +93,8 @@ function source(term, i, byNumber, follow) {
   const button = (input, text, k) => h("button", { class: "text", onclick: () => follow(input), title: place(input), data: { key: `t ${i} ${k}`, follow: i }, text });
   if (!found.length) return term.name;
   if (found.length === 1) return button(found[0], term.name, 0);
-  return [`${term.name}: `, found.map((input, k) => [k ? " · " : "", button(input, input.name.split(" ")[0], k)])];
+  const factors = Object.keys(term.factors ?? {});
+  return [`${term.name}: `, found.map((input, k) => [k ? " · " : "", button(input, factors[k] ?? input.name, k)])];
 }
 
 function bar(value, most) {
@@ -113,7 +123,7 @@ function block(one) {
     h("div", { class: "codes" }, one.codes.map((code, i) => {
       const own = one.levels[i] * one.scale + (one.minimum ?? 0);
       const rgb = scale.diverging(own, most * Math.abs(one.scale), state.theme);
-      return h("span", { text: code, title: `${one.first + i}: ${number(own, 6)}`, style: { background: scale.css(rgb), color: (rgb[0] * 3 + rgb[1] * 6 + rgb[2]) / 10 > 140 ? "#16181a" : "#ffffff" } });
+      return h("span", { text: code, title: `${one.first + i}: ${number(own, 6)}`, style: { background: scale.css(rgb), color: scale.inkOn(rgb) } });
     })),
     h("p", { class: "equation", text: `${one.levels[0]} × ${number(one.scale, 6)}${one.minimum === null ? "" : ` ${one.minimum < 0 ? "−" : "+"} ${number(Math.abs(one.minimum), 6)}`} = ${number(weight, 6)}${one.dot === null ? "" : ` · Σ ${one.dot} × ${number(one.unit, 5)}`} → ${signed(one.value, 6)}` }));
 }

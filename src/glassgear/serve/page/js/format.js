@@ -61,6 +61,9 @@ export function percent(share) {
   return `${value < 1 ? value.toFixed(2) : value.toFixed(1)} %`;
 }
 
+/** The same without a fraction, where there is little room. */
+export const rounded = (share) => `${Math.round(share * 100)} %`;
+
 function trimmed(value) {
   return value >= 100 ? String(Math.round(value)) : value.toPrecision(3).replace(/\.0+$/, "");
 }

@@ -4,9 +4,10 @@
  */
 
 import { colour, sized } from "./dom.js";
+import { number } from "./format.js";
 import * as scale from "./scale.js";
 
-const GUTTER = 92, TOP = 18;
+const GUTTER = 92, TOP = 18, FEW = 16; // so few channels have room for their numbers
 
 export class Heatmap {
   /** `hooks`: hover(token, channel, value), pick(token, channel). */
@@ -32,7 +33,7 @@ export class Heatmap {
 
   /** Width of a channel in pixels: all of them in view, unless zoomed. */
   get wide() {
-    const fit = Math.min(34, this.columns / this.data.about.width);
+    const fit = Math.min(this.data.about.width <= FEW ? 96 : 34, this.columns / this.data.about.width);
     return this.cell || (this.data.about.axes.includes("entry") ? 8 : Math.max(fit, 0.05));
   }
 
@@ -110,6 +111,7 @@ export class Heatmap {
     const { tokens, about, labels, token } = this.data;
     const high = this.high, first = Math.floor(this.y / high), last = Math.min(tokens, Math.ceil((this.y + height - TOP) / high));
     this._cells(context, first, last, ratio);
+    if (about.width <= FEW && this.wide >= 56) this._numbers(context, first, last);
     context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     context.textBaseline = "middle";
     for (let i = first; i < last; i++) {
@@ -144,6 +146,20 @@ export class Heatmap {
         data[o] = c[0]; data[o + 1] = c[1]; data[o + 2] = c[2]; data[o + 3] = 255;
       }
       this._paste(context, line, i, ratio);
+    }
+  }
+
+  /** The numbers themselves, where there are few. */
+  _numbers(context, first, last) {
+    const { run, path, about, tokens, limit, theme } = this.data;
+    context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    context.textAlign = "center"; context.textBaseline = "middle";
+    for (let i = first; i < last; i++) {
+      const row = this._part(run, path, about, i, 0, about.width, tokens) ?? [];
+      row.forEach((value, c) => {
+        context.fillStyle = scale.inkOn(scale.diverging(value, limit, theme));
+        context.fillText(number(value, this.wide < 76 ? 3 : 4), GUTTER + (c + 0.5) * this.wide - this.x, TOP + (i + 0.5) * this.high - this.y);
+      });
     }
   }
 

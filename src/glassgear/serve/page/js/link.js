@@ -10,7 +10,7 @@ export function defaultSampling() {
   return Object.fromEntries(Object.entries(SAMPLING).map(([name, [, value]]) => [name, value]));
 }
 
-const PLAIN = [["m", "model"], ["p", "prompt"], ["g", "gear"], ["w", "value"], ["v", "view"], ["l", "language"], ["u", "tour"]];
+const PLAIN = [["m", "model"], ["p", "prompt"], ["g", "gear"], ["w", "value"], ["v", "view"], ["l", "language"], ["u", "tour"], ["y", "habit"]];
 const WHOLE = [["t", "token"], ["h", "head"], ["n", "made"], ["o", "open"]];
 
 /** `#m=…&p=…`: only what differs from the beginning. */

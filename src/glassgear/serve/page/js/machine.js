@@ -167,6 +167,7 @@ class Pen {
     const node = state.nodes.get(path), has = (name) => node.values.includes(below(path, name)) || state.nodes.has(below(path, name));
     if (has("query") && has("key") && has("mixed")) this.attention(path, has);
     else if (has("gate") && has("up") && has("down")) this.gated(path, has);
+    else if (has("up") && has("down")) this.stack(["up", "activated", "down"].filter(has).map((name) => below(path, name)));
     else this.stack(node.values.filter((v) => v !== path).length ? node.values.filter((v) => v !== path) : [valueOf(path)]);
   }
 

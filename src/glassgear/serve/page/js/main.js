@@ -1,5 +1,6 @@
 /** Starts the page and ties its parts together: loading, running, stepping, keys, the link. */
 
+import * as again from "./again.js";
 import { forget, get, latest, post } from "./api.js";
 import * as dialogs from "./dialogs.js";
 import { byId, h, later, swap } from "./dom.js";
@@ -18,7 +19,7 @@ const VIEWS = ["value", "prompt", "growth", "heads", "lens", "sampling", "cache"
 const FIRST_PROMPT = { en: "The cat sat on the mat because it", zh: "The cat sat on the mat because it" };
 const PAUSE = 260; // ms between tokens while playing
 
-let working = Promise.resolve();
+let working = Promise.resolve(), habitsFor = "", left = null; // habits' run and length; where the example was opened from
 
 /* ---- words, status ---- */
 
@@ -47,11 +48,12 @@ function translate() {
   for (const element of document.querySelectorAll("[data-tip]")) element.title = t(element.dataset.tip);
   for (const element of document.querySelectorAll("[data-hint]")) element.placeholder = t(element.dataset.hint);
   byId("language").textContent = t("language_button");
+  if (!byId("status").classList.contains("busy")) say(""); // what it said was in the other language
 }
 
 function facts() {
   const tree = state.tree;
-  byId("facts").textContent = tree ? [tree.family, `${short(tree.parameters)} ${t("parameters").toLowerCase()}`, t("layers", { n: tree.layers }), `${tree.backend}${tree.kernels ? ` ${tree.kernels}` : ""}`].join(" · ") : "";
+  byId("facts").textContent = tree ? [tree.family, `${short(tree.parameters)} ${t("parameters").toLowerCase()}`, t(tree.layers === 1 ? "one_layer" : "layers", { n: tree.layers }), `${tree.backend}${tree.kernels ? ` ${tree.kernels}` : ""}`].join(" · ") : "";
 }
 
 /* ---- what is selected ---- */
@@ -129,10 +131,10 @@ function blank() {
   if (state.run) forget(state.run);
   valueView.values.clear();
   explaining.close();
-  set({ run: null, ids: [], texts: [], bytes: [], special: [], promptLength: 0, tokensRun: 0, done: null, token: 0, index: [], growth: null, lens: null, heads: null, candidates: null, comparison: null, pipeline: null, warnings: [], cache: null });
+  set({ run: null, ids: [], texts: [], bytes: [], special: [], promptLength: 0, tokensRun: 0, done: null, token: 0, index: [], growth: null, lens: null, heads: null, habits: null, candidates: null, comparison: null, pipeline: null, warnings: [], cache: null });
 }
 
-const asked = (model, prompt, changes) => ({ model, prompt, chat: state.chat, sampling: state.sampling, changes });
+const asked = (model, prompt, changes) => ({ model, prompt, chat: state.chat && model !== exampleName(), sampling: state.sampling, changes });
 
 async function startRun({ made = 0 } = {}) {
   busy(t("running"));
@@ -140,7 +142,7 @@ async function startRun({ made = 0 } = {}) {
   valueView.values.clear();
   explaining.close();
   const answer = await post(`runs/${began.run}/step`, { count: 0, sampling: state.sampling });
-  set({ run: began.run, ids: began.ids, texts: began.texts, bytes: began.bytes ?? [], special: began.special ?? [], promptLength: began.prompt ?? began.ids.length, pipeline: began.pipeline, warnings: began.warnings ?? [], done: null, tokensRun: 0, growth: null, lens: null, heads: null, candidates: null, comparison: null });
+  set({ run: began.run, ids: began.ids, texts: began.texts, bytes: began.bytes ?? [], special: began.special ?? [], promptLength: began.prompt ?? began.ids.length, pipeline: began.pipeline, warnings: began.warnings ?? [], done: null, tokensRun: 0, growth: null, lens: null, heads: null, habits: null, candidates: null, comparison: null });
   took(answer);
   if (made) took(await post(`runs/${began.run}/step`, { count: made }));
   set({ token: state.texts.length - 1, made });
@@ -180,7 +182,7 @@ async function shorten(count) {
   const length = Math.max(state.promptLength, state.texts.length - count);
   const cut = (name) => state[name].slice(0, length);
   valueView.values.clear(length);
-  set({ token: length - 1, ids: cut("ids"), texts: cut("texts"), bytes: cut("bytes"), special: cut("special"), tokensRun: Math.min(state.tokensRun, length), done: null, growth: null });
+  set({ token: length - 1, ids: cut("ids"), texts: cut("texts"), bytes: cut("bytes"), special: cut("special"), tokensRun: Math.min(state.tokensRun, length), done: null, growth: null, habits: null });
   took(await post(`runs/${state.run}/back`, { count }));
 }
 
@@ -251,6 +253,7 @@ function runChanges(changes) {
 const askCandidates = latest((run, at, sampling, signal) => get(`runs/${run}/candidates`, { token: at, ...sampling }, signal));
 const askLens = latest((run, at, signal) => get(`runs/${run}/lens`, { token: at, top: 5 }, signal));
 const askHeads = latest((run, at, signal) => get(`runs/${run}/heads`, { token: at }, signal));
+const askHabits = latest((run, given, signal) => get(`runs/${run}/habits`, given, signal));
 const askGrowth = latest((run, signal) => get(`runs/${run}/growth`, {}, signal));
 const askRun = latest((run, signal) => get(`runs/${run}`, {}, signal));
 
@@ -275,7 +278,21 @@ async function around() {
   await Promise.all(wanted).catch(trouble);
 }
 
-const candidatesSoon = later(40, candidates), lensSoon = later(220, lens), aroundSoon = later(90, around);
+/** Habits of heads: of all layers for the view of heads, of one layer beside its weights. */
+async function habits() {
+  const one = state.view === "value" && /attention\.weights$/.test(state.value);
+  if (!state.run || !state.tokensRun || !(one || state.view === "heads")) return;
+  const { run, tokensRun } = state, found = await askHabits(run, one ? { path: state.value } : {}).catch(trouble);
+  if (!found || run !== state.run || tokensRun !== state.tokensRun) return;
+  const fresh = Object.fromEntries(found.layers.map((layer) => [layer.path, layer.heads])), known = habitsFor === `${run} ${tokensRun}` ? state.habits ?? {} : {};
+  habitsFor = `${run} ${tokensRun}`;
+  set({ habits: { ...known, ...fresh } });
+}
+
+/** What a token reads; null, and a line that says why, where it can't be had. */
+const reads = (path, at) => valueView.values.reads(state.run, path, at).catch((error) => { trouble(error); return null; });
+
+const candidatesSoon = later(40, candidates), lensSoon = later(220, lens), aroundSoon = later(90, around), habitsSoon = later(120, habits);
 
 /* ---- the middle's views ---- */
 
@@ -285,8 +302,8 @@ function buildMiddle() {
   byId("middle").append(bar, strip, value, other);
   valueView.start(value, { select, token, trouble, point });
   on("view language", tabs);
-  on("view language theme tree texts token lens growth heads candidates cache comparison other pipeline warnings chat", view);
-  on("tour language tree", tour.render);
+  on("view language theme tree texts token lens growth heads habits habit candidates cache comparison other pipeline warnings chat", view);
+  on("tour language tree value", tour.render);
 }
 
 function tabs() {
@@ -344,9 +361,29 @@ function models() {
   swap(byId("model"), [...names].map((name) => h("option", { value: name, text: name.split("/").pop(), selected: name === state.model, title: note(name) })), h("option", { value: "", text: t("other_model") }));
 }
 
+/** Load another model and run the prompt; the worked example has its own, and gives the old one back. */
 function changeModel(name) {
-  return queue(async () => { await loadModel(name); clearOther(); set({ playing: false }); await startRun(); set({ about: await get("about") }); });
+  const example = exampleOf(name), from = state.model;
+  return queue(async () => {
+    if (example && !exampleOf(from)) left = { model: from, prompt: state.prompt, open: state.open };
+    const prompt = example ?? (exampleOf(from) ? left?.prompt ?? FIRST_PROMPT[state.language] : state.prompt);
+    await loadModel(name);
+    set({ prompt, playing: false, ...(exampleOf(from) && left ? { open: Math.min(left.open, state.tree.layers - 1) } : {}) });
+    clearOther();
+    await startRun();
+    set({ about: await get("about") });
+  });
 }
+
+/** The prompt of the example that has this name, if it is one. */
+const exampleOf = (name) => state.about?.models.find((one) => one.name === name)?.example;
+const exampleName = () => state.about?.models.find((one) => one.example)?.name;
+
+/** The model to go back to from the example: the one before it, or else one that is at hand. */
+const otherModel = () => {
+  const models = (state.about?.models ?? []).filter((one) => !one.example);
+  return left?.model ?? (models.find((one) => one.loaded) ?? models.find((one) => one.cached) ?? models[0])?.name;
+};
 
 const KEYS = {
   ArrowLeft: () => token(state.token - 1), ArrowRight: () => token(state.token + 1), ArrowUp: () => gear(-1), ArrowDown: () => gear(1),
@@ -386,9 +423,9 @@ function themes() {
 
 /** Follow a link: first the model and the run that it names, then what was selected in them. */
 async function follow(given) {
-  const models = state.about.models, name = given.model && models.some((m) => m.name === given.model) ? given.model : given.model || (models.find((m) => m.loaded) ?? models.find((m) => m.cached) ?? models[0])?.name;
+  const name = given.model || state.model || otherModel();
   if (given.open === undefined && blockOf(given.value ?? given.gear ?? "") >= 0) given.open = blockOf(given.value ?? given.gear);
-  set({ ...given, prompt: given.prompt ?? FIRST_PROMPT[state.language] });
+  set({ ...given, prompt: given.prompt ?? exampleOf(name) ?? FIRST_PROMPT[state.language] });
   byId("prompt").value = state.prompt;
   if (state.model !== state.tree?.model) await loadModel(name);
   await startRun({ made: given.made ?? 0 });
@@ -407,13 +444,15 @@ async function begin() {
   on("language", () => setLanguage(state.language)); // before everybody who draws words
   themes();
   machine.start({ select, focus: (path) => set({ focus: path }), open: (n) => layer(n), zoomIn: zoom.in, zoomOut: zoom.out });
-  panels.start({ token, choose: (id) => queue(() => choose(id)), sampling: (sampling) => set({ sampling }), lens, layer, clearOther, gear: (path) => select(path, machine.valueOf(path)) });
-  tour.start({ select, model: changeModel });
+  panels.start({ token, choose: (id) => queue(() => choose(id)), sampling: (sampling) => set({ sampling }), lens, layer, reads, clearOther, gear: (path) => select(path, machine.valueOf(path)) });
+  tour.start({ idle: () => working, select, model: changeModel, otherModel, isExample: (name) => Boolean(exampleOf(name)), explain: valueView.explainAt, close: explaining.close });
   buildMiddle(); bar(); tabs(); translate();
   on("language", () => { translate(); remember("language", state.language); });
-  on("run tokensRun token sampling", candidatesSoon);
-  on("run tokensRun token view", () => { lensSoon(); aroundSoon(); });
-  on("model prompt chat sampling changes gear value token index head view language made open tour", later(150, link.now));
+  again.start(trouble);
+  on("run tokensRun token sampling language", candidatesSoon);
+  on("run tokensRun token view language", () => { lensSoon(); aroundSoon(); });
+  on("run tokensRun value view", habitsSoon);
+  on("model prompt chat sampling changes gear value token index head view language made open tour habit", later(150, link.now));
   document.addEventListener("keydown", keys);
   window.addEventListener("hashchange", () => { const next = decode(location.hash); if (encode(state) !== location.hash) queue(() => follow({ sampling: defaultSampling(), changes: [], index: [], head: 0, tour: "", chat: false, ...next })); });
   await queue(async () => { set({ about: await get("about") }); await follow(given); });

@@ -5,7 +5,9 @@ import { bytes, grouped, number, percent } from "./format.js";
 import { SAMPLING, defaultSampling } from "./link.js";
 import { chips, quoted, visible } from "./pieces.js";
 import { nodeOf, on, state } from "./store.js";
-import { fullName, nameOf, t } from "./texts.js";
+import * as reading from "./reading.js";
+import { factName, fullName, nameOf, stageName, t } from "./texts.js";
+import { lensWords } from "./views.js";
 
 const SLIDERS = { temperature: [0, 2, 0.05], top_k: [0, 100, 1], top_p: [0, 1, 0.01], min_p: [0, 0.5, 0.01], repetition_penalty: [1, 2, 0.01] };
 let actions = {};
@@ -16,10 +18,11 @@ export function start(act) {
   const panel = (id, name) => h("section", { class: `panel ${name}`, id });
   const folded = (id, key) => h("details", { class: "panel", id, open: true }, h("summary", {}, h("span", { data: { text: key } })), h("div", { class: "inside" }));
   byId("right").append(panel("text", "text-panel"), panel("next", "next-panel"), folded("lens", "lens_title"), folded("ledger", "ledger"));
-  byId("next").append(h("header"), h("ol", { class: "candidates", data: { label: "candidates_label" } }), h("div", { class: "sliders" }));
+  byId("next").append(h("header"), h("ol", { class: "candidates", data: { label: "candidates_label" } }), h("p", { class: "small", data: { text: "candidates_marks" } }), h("div", { class: "sliders" }));
   byId("lens").addEventListener("toggle", () => { if (byId("lens").open) actions.lens(); });
+  reading.start(byId("text"), act);
   on("texts token promptLength language other done", text);
-  on("candidates language texts token", next);
+  on("candidates language texts token tree", next);
   on("sampling language", sliders);
   on("lens language", lens);
   on("tree gear language", ledger);
@@ -41,9 +44,10 @@ function marked(text) {
 function text() {
   const made = chips(state.texts, state.bytes, state.special);
   const line = h("div", { class: "chips" }, made.map((chip, i) => chipOf(chip, i, { current: state.token, made: i >= state.promptLength, onclick: () => actions.token(i), title: `${t("token_no", { n: i })} · id ${state.ids[i]}` })));
-  swap(byId("text"), h("header", {}, h("h2", { text: state.other ? t("original") : t("text") }), h("small", { text: state.texts.length ? t("tokens", { n: state.texts.length }) : "" })), line,
+  swap(byId("text"), h("header", {}, h("h2", { text: state.other ? t("original") : t("text") }), h("small", { text: state.texts.length ? t("tokens", { n: state.texts.length }) : "" })), line, reading.line,
     state.done ? h("p", { class: "small", text: state.done === "stop" ? t("stopped") : t("full") }) : null, other());
   byId("text").querySelector(".current")?.scrollIntoView({ block: "nearest" });
+  reading.refresh();
 }
 
 function other() {
@@ -56,6 +60,7 @@ function other() {
 
 function next() {
   const found = state.candidates, section = byId("next");
+  section.hidden = byId("lens").hidden = Boolean(state.tree) && !state.nodes.has("head"); // an encoder says no next token
   const current = state.texts[state.token] === undefined ? "" : quoted({ text: state.texts[state.token], bytes: state.bytes[state.token] });
   swap(section.querySelector("header"), h("h2", { text: t("next") }), h("small", { text: current ? t("after", { a: current }) : "" }));
   const free = state.token >= state.promptLength - 1;
@@ -63,9 +68,9 @@ function next() {
   const most = Math.max(...rows.map((row) => Math.max(row.final, row.probability)), 1e-9);
   swap(section.querySelector(".candidates"), rows.map((row) => h("li", {},
     h("button", { class: [row.final > 0 ? "" : "out", row.id === found.draw?.id ? "drawn" : ""].join(" "), disabled: !free, onclick: () => actions.choose(row.id), data: { key: `n ${row.id}`, id: row.id },
-      title: `id ${row.id} · logit ${number(row.logit)} · ${percent(row.probability)} → ${percent(row.final)}` },
+      title: `id ${row.id} · logit ${number(row.logit)} · ${percent(row.probability)} → ${row.removed_by ? t("removed_by", { a: stageName(row.removed_by) }) : percent(row.final)}` },
     h("span", { class: "token", text: quoted(row) }),
-    h("span", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * row.probability) / most}%` } }), h("i", { style: { width: `${(100 * row.final) / most}%` } })),
+    h("span", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * row.probability) / most}%` } }), h("i", { style: { width: `${(100 * row.final) / most}%` } }), row.removed_by ? h("span", { class: "by", text: stageName(row.removed_by) }) : null),
     h("span", { class: "n", text: percent(row.final || row.probability) })))));
 }
 
@@ -99,10 +104,10 @@ function lens() {
   const found = state.lens, box = byId("lens").querySelector(".inside");
   if (!found) { swap(box, h("p", { class: "small", text: "…" })); return; }
   const final = found.final?.id ?? found.layers.at(-1).top[0]?.id;
-  swap(box, h("div", { class: "lens" }, found.layers.map((layer, i) => h("button", { class: `lens-row${i === found.decided ? " decided" : ""}`, onclick: () => actions.layer(i), data: { key: `lens ${i}` }, title: layer.top.map((e) => `${quoted(e)} ${percent(e.probability)}`).join("   ") },
+  const rows = found.layers.map((layer, i) => h("button", { class: `lens-row${i === found.decided ? " decided" : ""}`, onclick: () => actions.layer(i), data: { key: `lens ${i}` }, title: layer.top.map((e) => `${quoted(e)} ${percent(e.probability)}`).join("   ") },
     h("span", { class: "layer-no", text: i }), h("span", { class: `token${layer.top[0]?.id === final ? " same" : ""}`, text: layer.top[0] ? quoted(layer.top[0]) : "" }),
-    h("span", { class: "bar-one" }, h("i", { style: { width: `${100 * layer.final}%` } })), h("span", { class: "n", text: percent(layer.final) })))),
-  found.decided === null || found.decided === undefined ? null : h("p", { class: "small", text: t("lens_decided", { n: found.decided }) }));
+    h("span", { class: "bar-one" }, h("i", { style: { width: `${100 * layer.final}%` } })), h("span", { class: "n", text: percent(layer.final) })));
+  swap(box, h("p", { class: "lens-said", text: lensWords(found) }), h("div", { class: "lens" }, rows));
 }
 
 function ledger() {
@@ -114,11 +119,11 @@ function ledger() {
   const row = (name, shape, parameters, path) => h("tr", {}, h("td", {}, path === undefined ? name : h("button", { class: "text", onclick: () => actions.gear(path), text: name })), h("td", { text: shape }), h("td", { class: "n", text: grouped(parameters) }));
   swap(box, h("dl", { class: "facts" }, h("dt", { text: fullName(node.path) }), h("dd", { text: node.kind }),
     h("dt", { text: t("parameters") }), h("dd", { text: node.parameters ? `${grouped(node.parameters)} · ${percent(node.share ?? 0)}` : t("no_parameters") }),
-    Object.entries(node.facts ?? {}).filter(([, v]) => v !== null && typeof v !== "object").map(([name, value]) => [h("dt", { text: name.replace(/_/g, " ") }), h("dd", { text: String(value) })])),
+    Object.entries(node.facts ?? {}).filter(([, v]) => v !== null && typeof v !== "object").map(([name, value]) => [h("dt", { text: factName(name) }), h("dd", { text: String(value) })])),
   held.length || below.length ? h("table", { class: "grid-table" }, h("tbody", {},
     held.map((tensor) => row(tensor.path.slice(node.path.length + 1) || tensor.path, `${tensor.shape.map(grouped).join(" × ")} · ${tensor.type}${tensor.bytes ? ` · ${bytes(tensor.bytes)}` : ""}`, tensor.parameters)),
     stacked.map((part) => row(nameOf(part.path), part.tensors[0]?.shape.map(grouped).join(" × ") ?? part.kind, part.parameters, part.path)),
-    blocks.length ? row(t("layers", { n: blocks.length }), `${blocks.length} × ${grouped(blocks[0].parameters)}`, blocks.reduce((sum, b) => sum + b.parameters, 0), blocks[0].path) : null)) : null,
+    blocks.length ? row(t(blocks.length === 1 ? "one_layer" : "layers", { n: blocks.length }), `${blocks.length} × ${grouped(blocks[0].parameters)}`, blocks.reduce((sum, b) => sum + b.parameters, 0), blocks[0].path) : null)) : null,
   definition(node));
 }
 

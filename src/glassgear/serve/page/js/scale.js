@@ -92,6 +92,9 @@ export function rounded(size) {
   return Number((found * power).toPrecision(6));
 }
 
+/** The colour of words on a colour. */
+export const inkOn = (rgb) => ((rgb[0] * 3 + rgb[1] * 6 + rgb[2]) / 10 > 140 ? "#16181a" : "#ffffff");
+
 /** Fill RGBA pixels from values. */
 export function paint(values, pixels, limit, theme, kind = "diverging") {
   for (let i = 0, o = 0; i < values.length; i++, o += 4) {

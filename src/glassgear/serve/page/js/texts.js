@@ -28,11 +28,13 @@ const T = {
   zoom_in: ["Zoom into the selected gear (+)", "放大所选部件（+）"],
   zoom_out: ["Zoom out (−)", "缩小（−）"],
   layer: ["Layer {n}", "第 {n} 层"],
-  layers: ["{n} layers", "{n} 层"],
+  layers: ["{n} layers", "{n} 层"], one_layer: ["1 layer", "1 层"],
   loading: ["Loading {name} …", "正在加载 {name} …"],
   running: ["Running …", "正在运行 …"],
   first_time: ["the first time may take a while", "第一次会慢一些"],
   ms: ["{n} ms", "{n} 毫秒"],
+  server_answered: ["the server answered {n}", "服务器返回 {n}"],
+  no_answer: ["the server doesn't answer: is it still running?", "服务器没有应答：它还在运行吗？"],
   stopped: ["The model ended the text here.", "模型在此结束了文本。"],
   full: ["The context is full.", "上下文已满。"],
   copied: ["The link is copied: it opens this very view.", "链接已复制：打开即是当前视图。"],
@@ -54,6 +56,9 @@ const T = {
   nothing_yet: ["Run a prompt to see values.", "运行一段提示词即可看到数值。"],
   token: ["token", "token"],
   tokens: ["{n} tokens", "{n} 个 token"],
+  reading_hint: ["Point at a token to see what it reads.", "指向一个 token，看它读取什么。"],
+  reading_says: ["“{a}” reads {list}", "“{a}” 读取 {list}"],
+  mean_of_heads: ["mean of {n} heads", "{n} 个头的平均"],
   bars_of: ["“{a}” · {axis} {from} to {to}", "“{a}” · {axis} {from} 到 {to}"],
   token_no: ["token {n}", "第 {n} 个 token"],
   channel: ["channel", "通道"], head: ["head", "头"], seen: ["reads", "读取"], expert: ["expert", "专家"], entry: ["entry", "词条"],
@@ -68,6 +73,8 @@ const T = {
   masked: ["can't be seen: it comes later", "看不到：它在后面"],
   previous: ["previous", "前一个"], first: ["first", "第一个"], self: ["itself", "自己"], wide: ["spread", "分散"],
   head_no: ["head {n}", "头 {n}"],
+  habit_previous: ["reads the previous token: {w} on average over this text", "读取前一个 token：在这段文本上平均 {w}"], habit_first: ["reads the first token: {w} on average over this text", "读取第一个 token：在这段文本上平均 {w}"], habit_self: ["reads the token itself: {w} on average over this text", "读取 token 自己：在这段文本上平均 {w}"],
+  habit_wide: ["spreads its weight over many tokens", "把权重分散到许多 token"],
   // explanation
   explained: ["Where this number comes from", "这个数从哪里来"],
   close: ["Close (Esc)", "关闭（Esc）"],
@@ -80,9 +87,9 @@ const T = {
   weights: ["Weights", "权重"],
   blocks: ["Quantised blocks", "量化块"],
   block_no: ["Block {n}, inputs {a} to {b}", "块 {n}，输入 {a} 到 {b}"],
-  codes_line: ["weight = code × scale + minimum", "权重 = 编码 × 缩放 + 最小值"],
-  codes_only: ["weight = level × scale", "权重 = 级数 × 缩放"],
-  scale: ["scale", "缩放"], minimum: ["minimum", "最小值"],
+  codes_line: ["weight = code × scale + minimum", "权重 = 编码 × 缩放系数 + 最小值"],
+  codes_only: ["weight = level × scale", "权重 = 量化级 × 缩放系数"],
+  scale: ["scale", "缩放系数"], minimum: ["minimum", "最小值"],
   // right
   text: ["Text", "文本"],
   original: ["Original", "原来"],
@@ -91,19 +98,30 @@ const T = {
   remove: ["Remove", "移除"],
   next: ["Next token", "下一个 token"],
   after: ["after “{a}”", "在 “{a}” 之后"],
+  candidates_marks: ["· is a space; what is struck through was removed.", "· 是空格。带删除线的已被去掉，旁边是去掉它的阶段。"],
   candidates_label: ["Candidates; choose one to continue with it", "候选；选择其一即以它继续"],
   temperature: ["Temperature", "温度"], top_k: ["Top-k", "Top-k"], top_p: ["Top-p", "Top-p"], min_p: ["Min-p", "Min-p"],
   repetition_penalty: ["Repetition", "重复惩罚"], seed: ["Seed", "种子"],
   off: ["off", "关"], greedy: ["greedy", "贪心"],
   reset: ["Reset", "复位"],
   lens_title: ["What each layer would say", "每一层会说什么"],
-  lens_decided: ["From layer {n} on, the final answer leads.", "从第 {n} 层起，最终答案领先。"],
+  lens_decided: ["From layer {n} on, the final answer “{a}” stays on top.", "从第 {n} 层起，最终答案 “{a}” 一直排第一。"],
+  lens_first: [" Layer {n} had it on top before, but the lead was lost again.", "第 {n} 层时它曾排第一，后来又落后了。"],
+  lens_mark: ["from here on “{a}” stays on top", "从这里起 “{a}” 一直排第一"],
+  layer_short: ["layer", "层"], share_of: ["share of “{a}”", "“{a}” 的概率"], first_choice: ["1st choice", "首选"],
   // lens, growth, heads
   lens_intro: ["Each layer's stream, put through the final norm and head as if it were the last. “{a}” is what the model finally prefers; the bar is the probability that a layer already gives it.", "把每一层之后的残差流直接交给最终归一化和输出头，就像它是最后一层。“{a}” 是模型最终的首选；横条是该层已给它的概率。"],
   growth_intro: ["How long the residual stream's vector is after each layer, and how much attention and the feed-forward network added, for token {n}.", "第 {n} 个 token 的残差流向量在每层之后有多长，以及注意力和前馈网络各加了多少。"],
   stream: ["stream", "残差流"], attention: ["attention", "注意力"], ffn: ["FFN", "前馈网络"],
   heads_intro: ["For each head, where “{a}” looks. A cell's colour is the weight of the token that the head reads most; hover says which. Click opens the head.", "每个头里 “{a}” 看向哪里。颜色是该头读取最多的 token 的权重；悬停显示是哪个。点击打开该头。"],
   reads_most: ["reads “{a}” with {w}", "读取 “{a}”，权重 {w}"],
+  show: ["Show", "显示"], habits_label: ["What to show of the heads", "显示注意力头的什么"], habit_none: ["where “{a}” looks", "“{a}” 看向哪里"],
+  by_previous: ["who reads the previous token", "谁读前一个 token"], by_first: ["the first token", "第一个 token"], by_self: ["itself", "自己"],
+  reads_previous: ["the previous token", "前一个 token"], reads_first: ["the first token", "第一个 token"], reads_self: ["itself", "自己"], reads_another: ["another token", "别的 token"],
+  most_previous: ["Layer {layer}, head {head} reads the previous token most: {w} of its weight.", "第 {layer} 层的头 {head} 最常读取前一个 token：占它权重的 {w}。"],
+  most_first: ["Layer {layer}, head {head} reads the first token most: {w} of its weight.", "第 {layer} 层的头 {head} 最常读取第一个 token：占它权重的 {w}。"],
+  most_self: ["Layer {layer}, head {head} reads the token itself most: {w} of its weight.", "第 {layer} 层的头 {head} 最常读取 token 自己：占它权重的 {w}。"],
+  habits_intro: ["Averages over all tokens from the third on. A number in a cell is the percentage, from 50 on; the strongest are outlined. Click opens the head.", "对第三个起的所有 token 取平均。格中的数是百分比（50 起才写出），最强的几个带框。点击打开该头。"],
   short_names: [
     { attention_norm: "norm", query: "Q", key: "K", value: "V", weights: "wts", mixed: "mix", output: "out", attention_residual: "+ attn", ffn_norm: "norm", gate: "gate", up: "up", activated: "act", product: "prod", down: "down", ffn_residual: "+ FFN" },
     { attention_norm: "归一", query: "Q", key: "K", value: "V", weights: "权重", mixed: "混合", output: "输出", attention_residual: "+注意", ffn_norm: "归一", gate: "门", up: "升维", activated: "激活", product: "乘积", down: "降维", ffn_residual: "+前馈" },
@@ -113,7 +131,12 @@ const T = {
   candidates_table: ["Candidates: click a number to see where it comes from", "候选：点一个数，看它从哪里来"],
   // sampling
   sampling_intro: ["From logits to one token: every stage in order, what it kept and the likeliest of what it removed.", "从 logits 到一个 token：按顺序列出每个阶段、留下多少、去掉的里面最可能的是什么。"],
-  stage: ["Stage", "阶段"], kept: ["kept", "留下"], removed: ["removed", "去掉"],
+  stage: ["Stage", "阶段"], kept_of: ["{n} of {m} kept", "{m} 个里留下 {n}"], kept_all: ["{n}", "{n} 个"],
+  removed_count: ["Removed {n}, {w} together:", "去掉 {n} 个，合计 {w}："], and_more: ["and {n} more", "另有 {n} 个"], removed_by: ["removed: {a}", "被 {a} 去掉"],
+  stages: [
+    { logits: "One number for every entry of the vocabulary.", "logit bias": "Adds to some logits what was asked for.", penalties: "Makes what the text already has less likely.", greedy: "Takes the largest.", "top-k": "Keeps the {n} most probable.", "top-p": "Goes from the most probable down until the shares add up to {n}, keeps these, and removes the rest.", "min-p": "Removes whatever is less than {n} times as probable as the best one.", temperature: "Below 1 it sharpens what is left, above 1 it flattens it.", hook: "A function of the caller." },
+    { logits: "词表里每一项一个数。", "logit bias": "给某些 logit 加上指定的数。", penalties: "让文本里已有的变得不太可能。", greedy: "取最大的。", "top-k": "留下最可能的 {n} 个。", "top-p": "从最可能的往下数，直到概率合计达到 {n}；留下这些，去掉其余。", "min-p": "去掉概率不到最佳者 {n} 倍的。", temperature: "小于 1 让剩下的更尖，大于 1 让它更平。", hook: "调用者自己的函数。" },
+  ],
   draw: ["The draw", "抽取"],
   draw_says: ["The random number {u} falls between {a} and {b}: “{t}”.", "随机数 {u} 落在 {a} 与 {b} 之间：“{t}”。"],
   draw_greedy: ["Temperature 0 or top-k 1: the largest logit is taken, nothing is drawn.", "温度为 0 或 top-k 为 1：直接取最大的 logit，不抽取。"],
@@ -168,6 +191,7 @@ const T = {
   export_trace: ["The value as safetensors", "数值（safetensors）"], export_trace_more: ["Read again with glassgear trace --open", "可用 glassgear trace --open 再打开"],
   no_picture: ["There is no picture in this view.", "此视图没有图。"],
   help_title: ["Keys", "快捷键"],
+  help_marks: ["A dot · at the edge of a token is a space, ↵ a line end, ∅ nothing. Struck through means removed. Colours: blue below zero, orange above; green is a share between 0 and 1.", "token 边缘的圆点 · 是空格，↵ 是换行，∅ 是空。带删除线的已被去掉。颜色：蓝色小于零，橙色大于零；绿色是 0 到 1 的比例。"],
   help_intro: ["Left is the machine: click a gear. The middle shows its values: click a number to learn where it comes from. Right are the text and what may come next.", "左边是机器：点一个部件。中间是它的数值：点一个数看它从哪里来。右边是文本和下一个可能的 token。"],
   keys: [
     [["← →", "previous and next token"], ["↑ ↓", "previous and next gear"], ["Space", "play and pause"], ["N", "one token more"], ["Backspace", "one token less"], ["/", "edit the prompt"], ["[ ]", "layer before and after"], ["+ −", "zoom in and out"], ["1 – 8", "views"], ["T", "tour"], ["?", "this help"], ["Esc", "close"]],
@@ -182,6 +206,13 @@ const T = {
     { "": "模型", embed: "嵌入", positions: "位置", norm: "最终归一化", head: "输出头", attention_norm: "归一化", ffn_norm: "归一化", attention: "注意力", ffn: "前馈网络", query: "查询 Q", key: "键 K", value: "值 V", rope: "RoPE", query_rotated: "旋转 Q", key_rotated: "旋转 K", scores: "分数", weights: "权重", mixed: "混合值", output: "输出", gate: "门", up: "升维", activated: "激活后", product: "乘积", down: "降维", attention_residual: "残差流 + 注意力", ffn_residual: "残差流 + 前馈", router: "路由", experts: "专家" },
   ],
   block: ["Layer {n}", "第 {n} 层"],
+  // a gear's settings, by their field; what isn't here is its field's name
+  fact_names: [{}, {
+    dim: "维数", inputs: "输入维数", outputs: "输出维数", vocab: "词表大小", scale: "缩放系数", count: "总数", offset: "偏移", eps: "eps", bias: "偏置", theta: "频率基数", pairing: "配对方式",
+    heads: "头数", kv_heads: "键值头数", head_dim: "每头维数", causal: "因果", window: "窗口", score_scale: "分数缩放", cap: "软截断", activation: "激活函数", hidden: "中间维数",
+    used: "选用专家数", score: "打分方式", correction: "修正项", normalize: "归一化", groups: "组数", groups_kept: "开放组数", group_score: "组的打分", plain_dim: "不旋转的维数", value_dim: "值的维数", kv_rank: "键值秩",
+    step: "子层", name: "名称", skip: "残差连接", tied: "与嵌入共用权重", extra: "附加维数", context: "上下文长度", family: "家族",
+  }],
 
 };
 
@@ -189,6 +220,7 @@ let column = 0;
 
 export const languages = ["en", "zh"];
 export const setLanguage = (language) => { column = Math.max(0, languages.indexOf(language)); };
+export const language = () => languages[column];
 
 /** A text in the current language. */
 export function t(key, values) {
@@ -210,6 +242,9 @@ export function fullName(path) {
   return block ? `${t("block", { n: block[1] })} · ${own}` : own;
 }
 
+/** The name of a gear's setting. */
+export const factName = (name) => T.fact_names[column][name] ?? name.replace(/_/g, " ");
+
 /** A name for narrow columns. */
 export function shortName(name) {
   const last = name.slice(name.lastIndexOf(".") + 1);
@@ -218,6 +253,9 @@ export function shortName(name) {
 
 /** The name of a sampling stage. */
 export const stageName = (name) => T.stage_names[column][name] ?? name;
+
+/** What a sampling stage does. */
+export const stageWords = (name, values) => (T.stages[column][name] ?? "").replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
 
 /** Every key of the table, for tests: both languages must be there. */
 export const table = T;

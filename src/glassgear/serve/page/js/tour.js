@@ -11,14 +11,15 @@ const SHOWS = {
   tokens: { view: "prompt", of: ["embed"] }, embedding: { of: ["embed"] }, block: { of: ["ffn_residual", "attention_residual"] },
   norm: { of: ["attention_norm", "attention_sum_norm", "norm"] }, qkv: { of: ["attention.query"] }, rope: { of: ["query_rotated", "attention.query"] },
   scores: { of: ["attention.scores"] }, heads: { of: ["attention.weights"] }, residual: { view: "growth", of: ["attention_residual"] },
-  ffn: { of: ["ffn.up", "ffn"] }, activation: { of: ["ffn.activated", "activated"] }, worked: { of: ["ffn_residual"], model: "worked-example" },
+  ffn: { of: ["ffn.up", "ffn"] }, activation: { of: ["ffn.activated", "activated"] },
+  worked: { model: "worked-example", parts: [{ value: "blocks.0.attention_residual", index: [0] }, { value: "blocks.0.ffn.up", index: [0] }, { value: "blocks.0", index: [] }] },
   stack: { view: "heads", of: ["attention.weights"] }, head: { of: ["head"] }, sampling: { view: "sampling", of: ["head"] },
   cache: { view: "cache", of: ["attention.key_rotated", "attention.key"] }, depth: { view: "growth", of: [""] }, lens: { view: "lens", of: ["norm"] },
 };
 
 let actions = {};
 
-/** `act` has select(gear, value) and model(name). */
+/** `act` has select(gear, value), model(name), otherModel(), isExample(name), explain(token, index), close() and idle(). */
 export function start(act) { actions = act; }
 
 /** Steps that this server can show. */
@@ -27,16 +28,27 @@ export function steps() {
   return Object.keys(SHOWS).filter((step) => !SHOWS[step].model || names.includes(SHOWS[step].model));
 }
 
-/** Go to a step; "" ends the tour. */
+/** Go to a step; "" ends the tour. A step with a model of its own opens it, and the next one goes back. */
 export async function go(step) {
-  if (!step) { set({ tour: "" }); return; }
   const shows = SHOWS[step];
-  if (!shows) return;
+  if (step && !shows) return;
   set({ tour: step });
-  if (shows.model && state.model !== shows.model) await actions.model(shows.model);
+  await actions.idle(); // a model may be loading for the step before
+  if (state.tour !== step) return;
+  const wanted = shows?.model ?? (actions.isExample(state.model) ? actions.otherModel() : state.model);
+  if (wanted && state.model !== wanted) await actions.model(wanted);
+  if (state.tour !== step || !step) return; // meanwhile another step was chosen
+  if (shows.parts) { part(shows.parts[0]); return; }
   const value = find(shows.of);
   if (value !== null) actions.select(null, value);
   set({ view: shows.view ?? "value" });
+}
+
+/** A part of a step: one value of the first token, and where one of its numbers comes from. */
+function part({ value, index }) {
+  actions.select(null, value);
+  set({ view: "value", token: 0, index: [] });
+  if (index.length) actions.explain(0, index); else actions.close();
 }
 
 /** One step on or back. */
@@ -56,6 +68,13 @@ function find(ends) {
   return null;
 }
 
+/** Buttons for the parts of a step, and the words of the one in view. */
+function parts(texts, shown, column) {
+  const at = shown.findIndex((one) => one.value === state.value);
+  return [h("div", { class: "parts", role: "group" }, texts.map((one, i) => h("button", { "aria-pressed": String(i === at), onclick: () => part(shown[i]), data: { key: `part ${i}` }, text: `${i + 1}  ${one.title[column]}` }))),
+    at < 0 ? null : h("p", { text: texts[at].text[column] })];
+}
+
 /** Draw the strip above the values. */
 export function render() {
   const box = byId("tour"), step = TOUR[state.tour];
@@ -68,6 +87,6 @@ export function render() {
   const put = (text) => text[column].replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
   swap(box, h("h2", {}, step.title[column], h("small", { text: `${at + 1} / ${all.length}` })),
     h("nav", {}, h("button", { disabled: at === 0, onclick: () => move(-1), text: t("tour_back"), data: { key: "tb" } }), h("button", { class: "primary", onclick: () => move(1), text: at === all.length - 1 ? t("done") : t("tour_next"), data: { key: "tn" } }), h("button", { class: "icon quiet", "aria-label": t("tour_end"), title: t("tour_end"), onclick: () => go(""), text: "✕" })),
-    h("div", {}, h("p", { text: put(step.text) }), step.right ? h("p", { class: "right-line", text: put(step.right) }) : null),
+    h("div", {}, h("p", { text: put(step.text) }), step.parts ? parts(step.parts, SHOWS[state.tour].parts, column) : null, step.right ? h("p", { class: "right-line", text: put(step.right) }) : null),
     h("div", { class: "dots" }, all.map((name, i) => h("button", { "aria-current": i === at ? "step" : null, "aria-label": TOUR[name].title[column], title: TOUR[name].title[column], onclick: () => go(name) }))));
 }

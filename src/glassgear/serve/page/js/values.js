@@ -7,12 +7,13 @@
 import { get, slice } from "./api.js";
 
 export const ROWS = 32, COLUMNS = 1024;
-const MOST = 96; // tiles kept
+const MOST = 96, MOST_ROWS = 512; // tiles and rows of attention kept
 
 export class Values {
   constructor(trouble) {
     this.tiles = new Map();
     this.shapes = new Map();
+    this.rows = new Map();
     this.ready = () => {};
     this.trouble = trouble;
   }
@@ -20,7 +21,8 @@ export class Values {
   /** Forget everything (another run), or the tokens from `length` on. */
   clear(length = 0) {
     this.shapes.clear();
-    if (!length) { this.tiles.clear(); return; }
+    if (!length) { this.tiles.clear(); this.rows.clear(); return; }
+    for (const [key, row] of this.rows) if (row.token >= length) this.rows.delete(key);
     for (const [key, tile] of this.tiles) if (tile.last > length) this.tiles.delete(key);
   }
 
@@ -36,6 +38,18 @@ export class Values {
       this.shapes.set(key, asked);
     }
     return this.shapes.get(key);
+  }
+
+  /** What a token reads, in every head: a promise of {array, heads, seen}; asked once. */
+  async reads(run, path, token) {
+    const key = `${run} ${path} ${token}`;
+    if (!this.rows.has(key)) {
+      const asked = slice(run, path, { token }).then((got) => ({ array: got.array, heads: got.shape[0], seen: got.shape[1] }));
+      asked.catch(() => this.rows.delete(key));
+      this.rows.set(key, { token, asked });
+      while (this.rows.size > MOST_ROWS) this.rows.delete(this.rows.keys().next().value);
+    }
+    return this.rows.get(key).asked;
   }
 
   /** The tile with this token and channel, or null while it's under way. */

@@ -6,6 +6,7 @@ import { byId, colour, h, swap } from "./dom.js";
 import * as explaining from "./explain.js";
 import { grouped, number, percent } from "./format.js";
 import { Heatmap } from "./heatmap.js";
+import { habit } from "./patterns.js";
 import { quoted } from "./pieces.js";
 import * as scale from "./scale.js";
 import { nodeOf, on, set, state } from "./store.js";
@@ -28,13 +29,14 @@ export function start(box, act) {
   box.append(...Object.values(parts.top));
   heat = new Heatmap(parts.heat, values, { hover: (at) => readHeat(at), pick: (token, channel) => pick(token, channel) });
   detail = new Detail(parts.bars, { pick: (channel) => pick(here(), entryOf(channel)), hover: (channel, value) => readHeat(channel === null ? null : { token: here(), channel: entryOf(channel), value }) });
-  attention = new Attention(parts.large, parts.heads, { hover: readAttention, pick: (token, seen) => explainAt(token, [state.head, seen]), head: (head) => set({ head }) });
+  attention = new Attention(parts.large, parts.heads, { hover: readAttention, pick: (token, seen) => explainAt(token, [state.head, seen]), head: (head) => set({ head, look: head }) });
   values.ready = () => { if (!about || about.axes.at(-1) === "seen") return; drawHeat(); };
   parts.heat.addEventListener("keydown", (event) => heatKey(event));
   parts.bars.addEventListener("keydown", (event) => heatKey(event));
   parts.large.addEventListener("keydown", (event) => attentionKey(event));
   on("gear value tree language numbers", header);
   on("run tokensRun value token index head theme view language tree", () => show().catch(actions.trouble));
+  on("habits", () => { if (about?.axes.at(-1) === "seen" && about.path === state.value) showAttention().catch(actions.trouble); });
   on("numbers", () => box.classList.toggle("explaining", state.numbers.length > 0));
   on("candidates", () => { if (about?.axes.includes("entry") && state.view === "value" && state.value === "head") drawHeat(); });
   on("numbers language theme", () => explaining.render(parts.top.explain, { follow, trouble: actions.trouble }));
@@ -135,7 +137,7 @@ function showHeat() {
 }
 
 function drawHeat() {
-  if (about.path !== state.value) return; // another value was chosen, and what it is like isn't known yet
+  if (about.path !== state.value || !state.run || !state.tokensRun) return; // of what was chosen since, nothing is known yet
   const { run, value: path, tokensRun: tokens, theme } = state, token = Math.min(state.token, tokens - 1);
   const channel = state.index.length === about.inner.length ? flat(state.index, about.inner) : -1;
   heat.show({ run, path, about, tokens, labels: label, token, channel, limit, theme });
@@ -161,8 +163,19 @@ async function showAttention() {
   const heads = about.inner[0], head = Math.min(state.head, heads - 1), { run, value: path, tokensRun: tokens, theme } = state;
   const token = Math.min(state.token, tokens - 1);
   legend(path.endsWith("weights"), limit);
-  await attention.show({ run, path, heads, tokens, labels: label, head, token, seen: state.index.length === 2 && state.index[0] === head ? state.index[1] : -1, theme });
+  await attention.show({ run, path, heads, habits: habitsOf(path), tokens, labels: label, head, token, seen: state.index.length === 2 && state.index[0] === head ? state.index[1] : -1, theme });
   readAttention(null);
+}
+
+/** What each head of these weights reads on average, or null while it isn't known. */
+const habitsOf = (path) => state.habits?.[path.replace(/\.weights$/, "")] ?? null;
+
+/** A head's habit in words. */
+function habitWords(head) {
+  const found = state.value.endsWith("weights") ? habitsOf(state.value)?.[head] : null;
+  if (!found) return "";
+  const { name, share } = habit(found);
+  return ` · ${name === "wide" ? t("habit_wide") : t(`habit_${name}`, { w: percent(share) })}`;
 }
 
 function legend(share, end) {
@@ -191,14 +204,14 @@ function entryName(id) {
 function readAttention(at) {
   const token = at?.token ?? Math.min(state.token, state.tokensRun - 1), row = attention.row(token), box = byId("readout");
   if (at && !at.gutter) swap(box, h("b", { text: at.seen > token && state.tree.causal ? t("masked") : number(at.value, 5) }), ` · ${label(token)} → ${label(at.seen)} · ${t("head_no", { n: state.head })}`);
-  else swap(box, h("span", { class: "small", text: t("head_no", { n: state.head }) }));
+  else swap(box, h("span", { class: "small", text: `${t("head_no", { n: state.head })}${habitWords(state.head)}` }));
   if (!row) return;
   const finite = [...row].map((v, i) => (Number.isFinite(v) ? v : -Infinity)), top = Math.max(...finite), weights = state.value.endsWith("weights");
   const most = weights ? 1 : Math.max(Math.abs(top), 1e-9);
   const shown = state.tree.causal === false ? state.tokensRun : token + 1;
   swap(byId("reads"), h("p", { class: "small", text: t("reads", { a: label(token) }) }), h("div", { class: "chips" }, Array.from({ length: shown }, (_, i) => {
-    const rgb = weights ? scale.share(row[i], state.theme) : scale.diverging(row[i], most, state.theme), dark = (rgb[0] * 3 + rgb[1] * 6 + rgb[2]) / 10 < 140;
-    return h("button", { class: "chip", title: number(row[i], 4), style: { background: scale.css(rgb), color: dark ? "#ffffff" : "#16181a" }, onclick: () => explainAt(token, [state.head, i]), text: state.special[i] ? state.texts[i] : label(i).replace(/^·/, " ") });
+    const rgb = weights ? scale.share(row[i], state.theme) : scale.diverging(row[i], most, state.theme);
+    return h("button", { class: "chip", title: number(row[i], 4), style: { background: scale.css(rgb), color: scale.inkOn(rgb) }, onclick: () => explainAt(token, [state.head, i]), text: state.special[i] ? state.texts[i] : label(i).replace(/^·/, " ") });
   })));
 }
 

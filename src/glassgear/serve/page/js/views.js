@@ -5,7 +5,9 @@ import { bytes, grouped, number, percent, short } from "./format.js";
 import { chips, quoted } from "./pieces.js";
 import * as scale from "./scale.js";
 import { state } from "./store.js";
-import { fullName, nameOf, shortName, stageName, t } from "./texts.js";
+import { fullName, nameOf, shortName, stageName, stageWords, t } from "./texts.js";
+
+export { heads } from "./headsview.js";
 
 const labelOf = (i) => (state.texts[i] === undefined ? "" : quoted({ text: state.texts[i], bytes: state.bytes[i] }));
 const intro = (key, values) => h("p", { class: "view-intro", text: t(key, values) });
@@ -23,16 +25,24 @@ export function prompt(box, actions) {
       chip.special ? state.texts[i] : labelOf(i), chip.part?.glyph ? ` ${chip.part.glyph}` : null, h("small", { text: state.ids[i] })))));
 }
 
-/** Logit lens, large. */
+/** Logit lens, large: the layer from which the final answer stays on top is marked, and said first. */
 export function lens(box, actions) {
   const found = state.lens;
   if (!found) { swap(box, h("p", { class: "empty", text: "…" })); return; }
-  const final = found.final ?? found.token ?? found.layers.at(-1).top[0];
-  swap(box, intro("lens_intro", { a: quoted(final) }), found.computed_by ? h("p", { class: "small", text: found.computed_by }) : null,
-    h("div", { class: "lens-big" }, found.layers.map((layer, i) => h("button", { class: `lens-row${i === found.decided ? " decided" : ""}`, onclick: () => actions.layer(i), data: { key: `L ${i}` } },
-      h("span", { class: "layer-no", text: i }), h("span", { class: "bar-one" }, h("i", { style: { width: `${100 * layer.final}%` } })), h("span", { class: "n", text: percent(layer.final) }),
-      layer.top.slice(0, 5).map((entry, k) => h("span", { class: `token${entry.id === final.id ? " same" : k ? " alt" : ""}`, text: quoted(entry), title: percent(entry.probability) }))))),
-    found.decided === null || found.decided === undefined ? null : h("p", { class: "small", text: t("lens_decided", { n: found.decided }) }));
+  const final = found.final ?? found.layers.at(-1).top[0], rows = found.layers.map((layer, i) => h("button", { class: `lens-row${i === found.decided ? " decided" : ""}`, onclick: () => actions.layer(i), data: { key: `L ${i}` } },
+    h("span", { class: "layer-no", text: i }), h("span", { class: "bar-one" }, h("i", { style: { width: `${100 * layer.final}%` } })), h("span", { class: "n", text: percent(layer.final) }),
+    layer.top.slice(0, 5).map((entry, k) => h("span", { class: `token${entry.id === final.id ? " same" : k ? " alt" : ""}`, text: quoted(entry), title: percent(entry.probability) }))));
+  if (found.decided > 0) rows.splice(found.decided, 0, h("p", { class: "lens-mark", text: t("lens_mark", { a: quoted(final) }) }));
+  swap(box, h("p", { class: "headline", text: lensWords(found) }), intro("lens_intro", { a: quoted(final) }),
+    h("div", { class: "lens-big", style: { "--rows": found.layers.length + 2 } }, h("div", { class: "lens-row lens-names", "aria-hidden": "true" }, [t("layer_short"), t("share_of", { a: quoted(final) }), "", t("first_choice"), "2", "3", "4", "5"].map((text) => h("span", { text }))), rows),
+    found.computed_by ? h("p", { class: "small", text: found.computed_by }) : null);
+}
+
+/** From which layer on the final answer leads, in words; and where it led before and lost the lead again. */
+export function lensWords(found) {
+  const final = found.final ?? found.layers.at(-1).top[0], first = found.layers.findIndex((layer) => layer.top[0]?.id === final.id);
+  const said = t("lens_decided", { n: found.decided, a: quoted(final) });
+  return first < found.decided && first >= 0 ? `${said}${t("lens_first", { n: first })}` : said;
 }
 
 /** Growth of the residual stream: its length as a line, what is added as bars. */
@@ -60,33 +70,22 @@ function key(x, entries) {
   return s("g", {}, entries.map(([name, said], i) => [name === "now" ? s("path", { class: "now", d: `M${x + i * 120} 10h14` }) : s("rect", { class: name, x: x + i * 120, y: 5, width: 14, height: 9 }), s("text", { x: x + i * 120 + 20, y: 14 }, said)]));
 }
 
-/** Every layer and head: how much of its weight the most read token gets. */
-export function heads(box, actions) {
-  const found = state.heads;
-  if (!found) { swap(box, h("p", { class: "empty", text: "…" })); return; }
-  const most = Math.max(...found.layers.map((l) => l.heads.length));
-  const previous = (read) => read?.[0]?.token === state.token - 1 && state.token > 1;
-  swap(box, intro("heads_intro", { a: labelOf(state.token) }),
-    h("table", { class: "matrix" }, h("thead", {}, h("tr", {}, h("th"), Array.from({ length: most }, (_, i) => h("th", { text: i })))),
-      h("tbody", {}, found.layers.map((layer, l) => h("tr", {}, h("th", { text: t("layer", { n: l }) }), layer.heads.map((reads, i) => {
-        const top = reads[0], says = reads.map((r) => t("reads_most", { a: labelOf(r.token), w: percent(r.weight) })).join("\n");
-        const rgb = scale.share((top?.weight ?? 0) ** 2, state.theme);
-        return h("td", {}, h("button", { "aria-label": `${t("layer", { n: l })}, ${t("head_no", { n: i })}: ${says}`, title: says, style: { background: scale.css(rgb), color: (rgb[0] * 3 + rgb[1] * 6 + rgb[2]) / 10 > 140 ? "#16181a" : "#ffffff", "font-size": "10px" }, onclick: () => actions.head(layer.path, i), data: { key: `H ${l} ${i}` } },
-          top ? (previous(reads) ? "←" : top.token === 0 ? "⇤" : top.token === state.token ? "●" : "") : ""));
-      }))))),
-    h("p", { class: "small", text: `← ${t("previous")}   ⇤ ${t("first")}   ● ${t("self")}` }));
-}
-
 /** The sampling chain, stage by stage, and the draw. */
 export function sampling(box, actions) {
   const found = state.candidates;
   if (!found) { swap(box, h("p", { class: "empty", text: "…" })); return; }
   swap(box, intro("sampling_intro"),
-    h("div", { class: "stage-flow" }, found.stages.map((stage) => h("div", { class: "stage-card" },
-      h("div", {}, h("b", { class: "strong", text: stageName(stage.name) }), stage.setting ? h("small", { text: ` ${stage.setting}` }) : null),
-      h("div", { text: `${grouped(stage.kept)} ${t("kept")}` }),
-      h("div", { class: "removed" }, stage.removed?.length ? [h("span", { class: "small", text: `${t("removed")}:` }), stage.removed.slice(0, 6).map((entry) => h("span", {}, h("b", { class: "strong", text: quoted(entry) }), entry.probability === undefined ? "" : ` ${percent(entry.probability)}`))] : null)))),
-    draw(found), table(found, actions));
+    h("div", { class: "stage-flow" }, found.stages.map(stageCard)), draw(found), table(found, actions));
+}
+
+/** One stage: what it does, how many it kept, and the likeliest of those that it removed, struck through. */
+function stageCard(stage) {
+  const count = stage.removed_count ?? 0, named = (stage.removed ?? []).slice(0, 6);
+  return h("div", { class: "stage-card", data: { stage: stage.name } },
+    h("div", {}, h("b", { class: "strong", text: stageName(stage.name) }), stage.setting ? h("small", { text: ` ${stage.setting}` }) : null),
+    h("div", { text: t(count ? "kept_of" : "kept_all", { n: grouped(stage.kept), m: grouped(stage.kept + count) }) }),
+    h("div", {}, h("p", { class: "small", text: stageWords(stage.name, { n: stage.setting }) }),
+      count ? h("p", { class: "removed" }, h("span", { class: "strong", text: t("removed_count", { n: grouped(count), w: percent(stage.removed_probability ?? 0) }) }), named.map((entry) => h("span", {}, h("s", { text: quoted(entry) }), ` ${percent(entry.probability)}`)), count > named.length ? h("span", { text: t("and_more", { n: grouped(count - named.length) }) }) : null) : null));
 }
 
 /** The likeliest candidates; each of their numbers can be explained. */
@@ -95,8 +94,8 @@ function table(found, actions) {
   const told = (entry, path, text) => h("button", { class: "text", onclick: () => actions.explain(path, entry.id), text });
   return h("section", {}, h("h3", { text: t("candidates_table") }), h("table", { class: "terms" },
     h("thead", {}, h("tr", {}, h("th", { text: t("token") }), h("th", { class: "n", text: "id" }), h("th", { class: "n", text: t("logit") }), h("th", { class: "n", text: t("probability") }), h("th"), h("th", { class: "n", text: t("final_probability") }))),
-    h("tbody", {}, found.top.map((entry) => h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), h("td", { class: "n", text: entry.id }), h("td", { class: "n" }, told(entry, "head", number(entry.logit, 5))), h("td", { class: "n" }, told(entry, "probability", percent(entry.probability))),
-      h("td", { class: "grow" }, h("div", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * entry.probability) / most}%` } }), h("i", { style: { width: `${(100 * entry.final) / most}%` } }))), h("td", { class: "n", text: entry.final ? percent(entry.final) : "–" }))))));
+    h("tbody", {}, found.top.map((entry) => h("tr", { class: entry.removed_by ? "out" : null }, h("td", { class: "strong" }, entry.removed_by ? h("s", { text: quoted(entry) }) : quoted(entry)), h("td", { class: "n", text: entry.id }), h("td", { class: "n" }, told(entry, "head", number(entry.logit, 5))), h("td", { class: "n" }, told(entry, "probability", percent(entry.probability))),
+      h("td", { class: "grow" }, h("div", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * entry.probability) / most}%` } }), h("i", { style: { width: `${(100 * entry.final) / most}%` } }))), h("td", { class: "n", text: entry.final ? percent(entry.final) : entry.removed_by ? t("removed_by", { a: stageName(entry.removed_by) }) : "–" }))))));
 }
 
 function draw(found) {
@@ -105,7 +104,7 @@ function draw(found) {
   const total = kept.reduce((sum, entry) => sum + entry.final, 0);
   const chosen = kept.find((entry) => entry.id === id) ?? found.chosen ?? found.draw;
   return h("section", {}, h("h3", { text: t("draw") }),
-    h("div", { class: "draw-box" }, h("div", { class: "draw-line" }, kept.map((entry) => h("span", { class: entry.id === id ? "drawn" : "", style: { width: `${100 * entry.final}%` }, title: `${quoted(entry)} ${percent(entry.final)}`, text: entry.final > 0.03 ? quoted(entry) : "" })), total < 0.999 ? h("span", { style: { flex: 1, background: "none" } }) : null),
+    h("div", { class: "draw-box" }, h("div", { class: "draw-line" }, kept.map((entry) => h("span", { class: entry.id === id ? "drawn" : "", style: { width: `${100 * entry.final}%` }, title: `${quoted(entry)} ${percent(entry.final)}`, text: entry.final > 0.05 ? quoted(entry) : "" })), total < 0.999 ? h("span", { style: { flex: 1, background: "none" } }) : null),
       total > 0.999 ? h("i", { class: "draw-mark", style: { left: `${100 * u}%` } }) : null),
     h("p", { text: t("draw_says", { u: number(u, 5), a: number(interval[0], 4), b: number(interval[1], 4), t: quoted(chosen) }) }));
 }

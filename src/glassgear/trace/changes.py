@@ -7,8 +7,8 @@ weights, and so another program.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast, get_args
 
 import numpy as np
@@ -28,9 +28,9 @@ from glassgear.model.gears import (
     Sublayer,
     walk,
 )
-from glassgear.serve.errors import unknown_path
+from glassgear.trace.unknown import unknown_path
 
-__all__ = ["ACTIVATIONS", "Activate", "Change", "Zero", "hook_of", "tree_with"]
+__all__ = ["ACTIVATIONS", "Activate", "Change", "Zero", "Zeroing", "hook_of", "tree_with"]
 
 Floats = NDArray[np.float32]
 G = TypeVar("G", bound=Gear)
@@ -113,10 +113,44 @@ def _in_step(gear: Sublayer, path: str, paths: frozenset[str], to: Activation) -
     return replace(gear, activation=to) if isinstance(gear, FFN | GatedFFN) else gear
 
 
-def hook_of(
-    model: Model, known: Mapping[str, tuple[str, ...]], changes: Sequence[Change]
-) -> Callable[[], Hook] | None:
-    """What makes a hook that zeroes values, for one run of the model at a time; None: nothing is zeroed.
+@dataclass(frozen=True, eq=False)
+class Zeroing:
+    """What a run sets to zero; called, it makes a hook for one pass of the model at a time.
+
+    Attributes:
+        zeros: path of a value -> the heads that become zero; None among them: all of it.
+        cuts: path of a residual sum -> path of what is added there, which alone goes on.
+        axes: path of each value -> names of its axes.
+    """
+
+    zeros: Mapping[str, frozenset[int | None]]
+    cuts: Mapping[str, str]
+    axes: Mapping[str, tuple[str, ...]]
+
+    def __call__(self) -> Hook:
+        """A hook."""
+        return _Hook(self).hook
+
+    def changes(self, path: str) -> bool:
+        """Whether anything of a value is another than its gear computes."""
+        return path in self.zeros or path in self.cuts
+
+    def zeroed(self, path: str, index: Sequence[int]) -> bool:
+        """Whether a number of a token's value is set to zero.
+
+        Args:
+            path: of the value.
+            index: of the number, without the token.
+        """
+        heads = self.zeros.get(path, frozenset())
+        return None in heads or (bool(heads) and self._head(path, index) in heads)
+
+    def _head(self, path: str, index: Sequence[int]) -> int:
+        return index[[name for name in self.axes[path] if name != "token"].index("head")]
+
+
+def hook_of(model: Model, known: Mapping[str, tuple[str, ...]], changes: Sequence[Change]) -> Zeroing | None:
+    """What zeroes values; None: nothing is zeroed.
 
     Args:
         model: the tree.
@@ -142,7 +176,9 @@ def hook_of(
         else:
             path = _value(change, known, model)
             zeros.setdefault(path, set()).add(change.head)
-    return (lambda: _Zeroing(zeros, cuts, known).hook) if zeros or cuts else None
+    if not zeros and not cuts:
+        return None
+    return Zeroing({path: frozenset(heads) for path, heads in zeros.items()}, cuts, known)
 
 
 def _steps(model: Model) -> dict[str, str]:
@@ -183,29 +219,35 @@ def _heads(model: Model, path: str) -> int | None:
 
 
 @dataclass(eq=False)
-class _Zeroing:
-    """A hook and what it remembers within a run: what was last added to the stream."""
+class _Hook:
+    """A hook and what it remembers within a pass: what was last added to the stream."""
 
-    zeros: Mapping[str, set[int | None]]
-    cuts: Mapping[str, str]
-    known: Mapping[str, tuple[str, ...]]
+    zeroing: Zeroing
+    seen: dict[str, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.added = {path: residual for residual, path in self.cuts.items()}
-        self.seen: dict[str, Floats] = {}
+        self.added = {path: residual for residual, path in self.zeroing.cuts.items()}
 
     def hook(self, path: str, value: Floats) -> Floats | None:
         """The value with zeros in it, or what a cut sum is; None: as it was."""
         out: Floats | None = None
-        if path in self.cuts:
+        if path in self.zeroing.cuts:
             out = self.seen.pop(path)
-        if path in self.zeros:
+        if path in self.zeroing.zeros:
             out = (value if out is None else out).copy()
-            for head in self.zeros[path]:
-                out[_rows(self.known[path], head)] = 0
+            for head in self.zeroing.zeros[path]:
+                here = _rows(self.zeroing.axes[path], head)
+                out[here] = _zero(path, out[here])
         if path in self.added:
             self.seen[self.added[path]] = np.array(value if out is None else out, np.float32)
         return out
+
+
+def _zero(path: str, value: Floats) -> Floats:
+    """Zeros; the mask of scores stays, or tokens would see later ones."""
+    if path.rpartition(".")[2] != "scores":
+        return np.zeros_like(value)
+    return np.where(np.isneginf(value), value, np.float32(0))
 
 
 def _rows(axes: tuple[str, ...], head: int | None) -> tuple[slice | int, ...]:

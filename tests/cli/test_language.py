@@ -1,0 +1,89 @@
+"""`--lang zh`: explanations, sampling and traces in Chinese; English otherwise, whatever the locale is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.conftest import Call
+
+WORDS = re.compile(r"\b(the|of|is|are|with|and|more|token's|largest|value|input|terms|kept|removed)\b")
+
+
+def test_an_explanation_in_chinese_has_the_same_numbers(call: Call, speaker: str) -> None:
+    given = ("explain", speaker, "Hi there", "blocks.1.ffn.down", "--token", 3, "--index", 17, "--top", 5)
+    english, chinese = call(*given), call(*given, "--lang", "zh")
+    assert (chinese.exit_code, chinese.stderr) == (0, "")
+    assert "与运行记录逐位相同" in chinese.stdout and "共 " in chinese.stdout
+    assert not WORDS.search(re.sub(r"'.*'|\S+\.weight", "", chinese.stdout)), chinese.stdout
+    decimals = re.compile(r"-?\d+\.\d+")
+    assert decimals.findall(english.stdout) == decimals.findall(chinese.stdout)
+    followed = call(*given, "--lang", "zh", "--follow", 4).stdout
+    assert followed.splitlines()[0].endswith("，输入 4：通道 4")
+
+
+def test_json_has_chinese_sentences_and_english_fields(call: Call, speaker: str) -> None:
+    given = ("explain", speaker, "Hi", "blocks.0.ffn.down", "--index", 3, "--json")
+    english, chinese = (json.loads(call(*given, *more).stdout) for more in ((), ("--lang", "zh")))
+    assert list(english) == list(chinese) and english["result"] == chinese["result"]
+    assert chinese["formula"] == "y = Σ 输入 * 权重的一行" and chinese["verdict"] == "与运行记录逐位相同"
+    assert chinese["terms"][2]["name"] == "通道 2" and list(chinese["terms"][2]["factors"]) == [
+        "权重",
+        "输入",
+    ]
+
+
+@pytest.fixture
+def chinese_locale(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("LANG", "LC_ALL", "LANGUAGE"):
+        monkeypatch.setenv(name, "zh_CN.UTF-8")
+    yield
+
+
+@pytest.mark.usefixtures("chinese_locale")
+def test_without_the_option_it_is_english_whatever_the_locale_is(call: Call, speaker: str) -> None:
+    out = call("explain", speaker, "Hi", "embed", "--index", 3).stdout
+    assert "bit for bit" in out and not re.search("[一-龥]", out)
+
+
+def test_stages_and_the_draw_are_chinese(call: Call, speaker: str) -> None:
+    drawn = call("sample", speaker, "Hi", "-t", 1.5, "-k", 7, "-p", 0.9, "--seed", 3,
+                 "--repeat-penalty", 1.2, "--lang", "zh")  # fmt: skip
+    assert drawn.exit_code == 0, drawn.stderr
+    for text in ("提示词之后的第 1 个 token", "阶段", "惩罚", "top-p（核采样）", "温度", "随机数是", "候选"):
+        assert text in drawn.stdout
+    assert not WORDS.search(re.sub("'.*?'", "", drawn.stdout)), drawn.stdout
+    assert "贪心：" in call("sample", speaker, "Hi", "-t", 0, "--lang", "zh").stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [((), "个块中："), (("--growth",), "残差流向量的长度（所有 token 的平均）"), (("--heads",), "看向哪里"),
+     (("--lens",), "每一层会说什么"),
+     (("--zero", "blocks.1.attention:0"), "置零后的下一个 token")],
+)  # fmt: skip
+def test_views_of_a_trace_are_chinese(call: Call, speaker: str, option: tuple[str, ...], told: str) -> None:
+    result = call("trace", speaker, "Hi", *option, "--lang", "zh")
+    assert result.exit_code == 0, result.stderr
+    assert told in result.stdout, result.stdout
+    assert not WORDS.search(re.sub(r"'.*?'|\w+\.\w+", "", result.stdout)), result.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(("explain", "{}", "Hi", "blocks.0.fnn", "--index", 3), "这个模型没有名为 'blocks.0.fnn' 的数值"),
+     (("explain", "{}", "Hi", "embed", "--token", 90), "没有第 90 个 token：记录中有 token 0 到 1"),
+     (("trace", "{}", "Hi", "--heads", "--token", 90), "没有第 90 个 token：运行过的是 token 0 到 1"),
+     (("sample", "no such model", "Hi"), "no such model：不是文件、文件夹，也不是模型名称")],
+)  # fmt: skip
+def test_what_goes_wrong_is_chinese(call: Call, speaker: str, given: tuple[object, ...], told: str) -> None:
+    result = call(*(speaker if word == "{}" else word for word in given), "--lang", "zh")
+    assert result.exit_code == 1 and told in result.stderr, result.stderr
+
+
+def test_another_language_is_refused(call: Call, speaker: str) -> None:
+    result = call("trace", speaker, "Hi", "--lang", "fr")
+    assert result.exit_code == 2 and "'en', 'zh'" in result.stderr

@@ -1,0 +1,88 @@
+"""The model that comes with the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glassgear
+from glassgear.errors import FileError
+from glassgear.weights import inside, pull
+
+
+@pytest.fixture(scope="module")
+def model() -> glassgear.LanguageModel:
+    return glassgear.load(inside.DEFAULT)
+
+
+def test_it_is_there_without_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLASSGEAR_CACHE", str(tmp_path / "empty"))
+    path = pull.resolve("tiny-stories")
+    assert (path / "model.safetensors").is_file()
+    assert pull.pull("tiny-stories") == path
+    assert pull.cached() == []
+    (here,) = pull.present()
+    assert (here.name, here.path) == ("tiny-stories", path) and here.nbytes < 4_000_000
+    with pytest.raises(FileError, match="comes with Glassgear"):
+        pull.remove("tiny-stories")
+    assert path.is_dir()
+
+
+def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tiny-stories").write_bytes(b"GGUF")
+    monkeypatch.chdir(tmp_path)
+    assert pull.resolve("tiny-stories").resolve() == tmp_path / "tiny-stories"
+
+
+def test_it_tells_a_story(model: glassgear.LanguageModel) -> None:
+    told = "".join(map(str, model.generate("Once upon a time", max_tokens=200, temperature=0.8, seed=1)))
+    words = told.replace(".", " ").replace(",", " ").lower().split()
+    assert len(words) > 40
+    assert {"the", "and", "was"} <= set(words)
+
+
+def test_stories_end(model: glassgear.LanguageModel) -> None:
+    ends = []
+    for seed in range(4):
+        *_, last = model.generate("Once upon a time", max_tokens=480, temperature=0.8, seed=seed)
+        ends.append(last.finish_reason)
+    assert ends.count("stop") >= 2
+
+
+@pytest.mark.parametrize("backend", ["reference", "torch"])
+def test_all_backends_go_on_alike(model: glassgear.LanguageModel, backend: str) -> None:
+    if backend == "torch":
+        pytest.importorskip("torch")
+    other = glassgear.load("tiny-stories", backend=backend)
+    assert greedy(model) == greedy(other)
+    ids = model.encode("One day, Lily and Tom went to the park.")
+    np.testing.assert_allclose(model.logits(ids), other.logits(ids), atol=1e-3)
+
+
+def greedy(model: glassgear.LanguageModel) -> list[int]:
+    made = model.generate("Once upon a time", max_tokens=64, temperature=0)
+    return [token for piece in made for token in piece.ids]
+
+
+def test_transformers_goes_on_alike(model: glassgear.LanguageModel) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    folder = pull.resolve("tiny-stories")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer("Once upon a time").input_ids
+    assert ids == model.encode("Once upon a time")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        made = theirs.generate(torch.tensor([ids]), max_new_tokens=64, do_sample=False)[0, len(ids) :]
+    assert made.tolist() == greedy(model)
+
+
+def test_run_alone_tells_a_story_with_its_prompt() -> None:
+    command = [sys.executable, "-m", "glassgear", "run", "-n", "20", "--seed", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.startswith("Once upon a time")
+    assert len(done.stdout.split()) > 10
