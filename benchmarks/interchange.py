@@ -100,7 +100,7 @@ def compared(source: Path, folder: Path, options: argparse.Namespace) -> Iterato
         try:
             convert(source, folder / "m.bin", Wanted(bin_version=0))
             text = of_llama2c(options.llama2c, folder / "m.bin", len(ids) + options.count)
-            ours = PROMPT + model.tokenizer.decode(made)
+            ours = model.tokenizer.decode([*ids, *made])
             row |= {"same ids": text.startswith(PROMPT), "agree": agreement(ours, text), "of": len(ours)}
         except GlassgearError as trouble:
             row["trouble"] = str(trouble)

@@ -222,12 +222,19 @@ class LanguageModel:
             change: sees each value under its path first, and may return another (ablation).
             parse_special: as for `generate`.
             **settings: fields of `sampling.Sampling`, as for `generate`; greedy by default.
+
+        Raises:
+            SettingError: an argument that isn't what it should be, no token at all, nothing that fits the
+                selection, or more bytes than the limit.
         """
         from glassgear.trace.record import LIMIT, record
 
         arguments.known_options(settings, OPTIONS)
         sampling = Sampling(**({"temperature": 0.0} | settings))
-        ids = self.encode(prompt, parse_special=parse_special)
+        max_tokens = arguments.whole("max_tokens", max_tokens, 0)
+        chosen = _patterns(select)
+        most = LIMIT if limit is None else arguments.whole("limit", limit, 1)
+        ids = self._some(self.encode(prompt, parse_special=parse_special))
         self.check_length(len(ids) + max(0, max_tokens - 1), "the trace")
         own, sampler = self._tokenizer, Sampler(sampling)
         if not sampling.greedy:
@@ -236,10 +243,10 @@ class LanguageModel:
             self.backend,
             ids,
             sampler=sampler,
-            max_tokens=arguments.whole("max_tokens", max_tokens, 0),
+            max_tokens=max_tokens,
             end_ids=self.end_ids,
-            select=(select,) if isinstance(select, str) else tuple(select),
-            limit=LIMIT if limit is None else limit,
+            select=chosen,
+            limit=most,
             change=change,
             about={
                 "model": self.checkpoint.path,
@@ -275,8 +282,13 @@ class LanguageModel:
         Raises:
             SettingError: there is no such value, token or number; the message says what there is.
         """
+        from glassgear.trace.belonging import check_model
         from glassgear.trace.explain import desk_for, explain
         from glassgear.trace.trace import Trace
+
+        if not isinstance(path, str):
+            raise SettingError(f"path is a text such as blocks.0.ffn.down, found {path!r:.60}")
+        token = arguments.whole("token", token, -(2**63))
 
         def run(select: Sequence[str]) -> Trace:
             return self.trace(
@@ -285,10 +297,11 @@ class LanguageModel:
 
         source: Trace | Callable[[Sequence[str]], Trace] = run
         if isinstance(prompt, Trace):
+            check_model(prompt, self.backend, self.checkpoint.path)
             source = prompt
         else:
             arguments.known_options(settings, OPTIONS)
-            ids = self.encode(prompt, parse_special=parse_special)
+            ids = self._some(self.encode(prompt, parse_special=parse_special))
             sampling = Sampling(**({"temperature": 0.0} | settings))
             if not sampling.greedy:  # further runs have to draw the same ids
                 settings = settings | {"seed": Sampler(sampling).seed}
@@ -383,6 +396,11 @@ class LanguageModel:
             self.backend.close(track)
         return np.concatenate(parts)[first - 1 :]
 
+    def _some(self, ids: list[int]) -> list[int]:
+        if not ids:
+            raise SettingError("there is no token: give at least one, or None for the model's first")
+        return ids
+
     def _checked(self, ids: list[int]) -> list[int]:
         vocab = self.gears.vocab
         for token in ids:
@@ -421,3 +439,13 @@ class LanguageModel:
             f"<LanguageModel {self.checkpoint.path!r}: {gears.family}, {len(gears.blocks)} blocks, "
             f"width {gears.dim}{heads}, vocabulary {gears.vocab:,}, on {self.backend.name}>"
         )
+
+
+def _patterns(select: object) -> tuple[str, ...]:
+    """Patterns of paths, checked."""
+    found = (select,) if isinstance(select, str) else select
+    if not isinstance(found, Sequence) or not found or not all(isinstance(one, str) for one in found):
+        raise SettingError(
+            f"select is a pattern such as blocks.*.ffn.*, or a list of them, found {select!r:.60}"
+        )
+    return tuple(found)

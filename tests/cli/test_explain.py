@@ -123,3 +123,9 @@ def test_the_weight_that_is_worked_out_by_hand_in_the_docs(call: Call, smollm2: 
     assert len(shown) == 4 and set(shown) <= set(out.splitlines())
     assert ["382", "15", "15", "0.859069824"] in [line.split()[:4] for line in out.splitlines()]
     assert "the traced number, bit for bit" in out
+
+
+def test_a_block_of_weights_that_have_none_is_noted(call: Call, speaker: str) -> None:
+    result = call("explain", speaker, "Hi", "head", "--index", 3, "--block", 0)
+    assert result.exit_code == 0 and "head is no sum over blocks of quantised weights" in result.stderr
+    assert "--stats" not in call("explain", "--help").stdout

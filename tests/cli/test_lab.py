@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,3 +111,15 @@ def test_what_needs_pytorch_is_skipped_without_it(call: Call, monkeypatch: pytes
     assert result.exit_code == 0 and len(result.stdout.splitlines()) == 1
     assert "gradient-highway is skipped: this experiment needs PyTorch" in result.stderr
     assert call("lab", "gradient-highway", "--small", "--json").exit_code == 1
+
+
+def test_all_takes_no_name_and_a_folder_is_made_first(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = call("lab", "--all", "xor")
+    assert result.exit_code == 2 and "takes no name" in result.stderr
+    (tmp_path / "file").write_text("")
+    started: list[Any] = []
+    monkeypatch.setattr("glassgear.lab.frame.Experiment.with_options", lambda *a, **b: started.append(a))
+    result = call("lab", "xor", "--out", tmp_path / "file" / "x")
+    assert result.exit_code == 1 and "can't be made" in result.stderr and not started

@@ -132,3 +132,10 @@ def test_mistakes(call: Call, speaker: str, tmp_path: Path) -> None:
 
 def test_help_has_examples(call: Call) -> None:
     assert "--repeat-penalty 1.3" in call("sample", "--help").stdout
+
+
+def test_a_slim_terminal_keeps_words_whole(call: Call, speaker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = call("sample", speaker, "Hi", "--seed", 3).stdout
+    assert {"stage", "temperature"} <= set(out.split())
+    assert "--stats" not in call("sample", "--help").stdout

@@ -298,7 +298,7 @@ def test_a_path_that_does_not_exist_brings_up_near_ones(call: Call, decoder: str
 def test_what_would_be_too_large_says_its_size_and_how_to_select(call: Call, decoder: str) -> None:
     result = call("trace", decoder, "1 2 3 4 5", *RANDOM, "--limit", "10kB")
     assert result.exit_code == 1
-    assert re.search(r"would take 0\.\d MB, more than the limit of 0\.0 MB", result.stderr)
+    assert re.search(r"would take \d\d\.\d kB, more than the limit of 10\.0 kB", result.stderr)
     assert "Select less" in result.stderr
     assert call("trace", decoder, "1 2 3 4 5", *RANDOM, "--limit", "1G").exit_code == 0
 
@@ -317,3 +317,47 @@ def test_without_a_model_there_is_nothing_to_trace(call: Call) -> None:
 def test_help_has_examples(call: Call) -> None:
     told = call("trace", "--help").stdout
     assert "Examples:" in told and "--zero blocks.3.attention.mixed:4" in told
+
+
+# --- mistakes with files ----------------------------------------------------------------------
+
+
+def test_a_trace_of_another_model_is_refused(call: Call, speaker: str, decoder: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.safetensors"
+    assert call("trace", decoder, "1 2", *RANDOM, "--save", file).exit_code == 0
+    for command in (
+        ("trace", speaker, "--open", file, "--lens"),
+        ("explain", speaker, "head", "--open", file),
+    ):
+        result = call(*command)
+        assert result.exit_code == 1 and "fault" not in result.stderr
+        assert re.search(r"this trace is of \S+ \(.+\), not of \S+: ", result.stderr), result.stderr
+    own = call("trace", decoder, "--open", file, "--lens", *RANDOM)
+    assert own.exit_code == 0, own.stderr
+
+
+def test_files_that_are_no_traces_and_folders_that_aren_t_there(
+    call: Call, speaker: str, tmp_path: Path
+) -> None:
+    text = tmp_path / "README.md"
+    text.write_text("# A text, and no trace at all\n", encoding="utf-8")
+    assert "README.md: is no trace" in call("trace", "--open", text).stderr
+    result = call("trace", speaker, "Hi", "--save", tmp_path / "nope" / "x.safetensors")
+    assert result.exit_code == 1 and f"the folder {tmp_path / 'nope'} doesn't exist" in result.stderr
+    assert ".part" not in result.stderr
+
+
+def test_without_a_prompt_it_says_what_is_traced(call: Call, speaker: str) -> None:
+    result = call("trace", speaker)
+    assert result.exit_code == 0 and "the model's start token alone" in result.stderr
+
+
+@pytest.mark.parametrize("view", [[], ["--growth"], ["--lens"], ["--zero", "blocks.0.ffn"]])
+def test_a_slim_terminal_keeps_words_whole(
+    view: list[str], call: Call, speaker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = call("trace", speaker, "Hi", *view).stdout
+    assert max(map(len, out.splitlines())) <= 40
+    word = "changed" if "--zero" in view else "norm" if not view else "blocks.0"
+    assert word in out.split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -83,9 +84,27 @@ def test_lines_where_nobody_looks_on_and_the_model_at_the_end(call: Call, config
 def test_a_run_pauses_where_it_is_told_to(call: Call, config: Path) -> None:
     result = call("train", config, "--until", 3)
     assert (result.exit_code, result.stdout) == (0, ""), result.stderr
-    assert "Paused after step 3, which is saved in" in result.stderr
+    said = " ".join(result.stderr.split())
+    assert "Paused after step 3, which is saved in" in said
+    assert "The same command without --until goes on" in said
+    assert "already past step 2. Paused" in " ".join(call("train", config, "--until", 2).stderr.split())
     assert [path.name for path in (config.parent / "run").glob("step-*")] == ["step-00000003"]
     assert call("train", config).stdout.startswith("The model is in")
+
+
+def test_the_hint_after_a_pause_repeats_what_was_given(call: Call, config: Path) -> None:
+    options = ("--out", config.parent / "a folder", "--set", "model.dim=16", "--set", "data.validation=0.2")
+    said = call("train", config, "--until", 1, *options).stderr
+    line = next(line for line in said.splitlines() if "--export-only" in line)
+    words = shlex.split(line[line.index("glassgear train") :].removesuffix(" writes its model."))
+    assert words[1:] == ["train", str(config), "--export-only", *map(str, options)]
+    assert call(*words[1:]).exit_code == 0
+
+
+def test_a_run_that_is_past_its_steps_says_so(call: Call, config: Path) -> None:
+    assert call("train", config, "--quiet").exit_code == 0
+    result = call("train", config, "--quiet", "--steps", 5)
+    assert result.exit_code == 0 and "at step 8 already, past the 5 asked for" in result.stderr
 
 
 def test_a_model_runs_in_pytorch_on_a_device_and_in_a_type(call: Call, speaker: str) -> None:
@@ -139,7 +158,15 @@ def test_settings_on_the_command_line_win(call: Call, config: Path) -> None:
         (("--set", "train.steps"), "should be KEY=VALUE"),
         (("--set", "tran.steps=1"), "can't be set"),
         (("--set", "train.steps=x"), "whole number is needed"),
-        (("--set", "train.learning_rate=-1"), "between 0 and 10"),
+        (("--set", "train.learning_rate=-1"), "must be above 0 and below 10"),
+        (("--set", "train.seed=-1"), "seed is -1"),
+        (("--set", "train.context=1"), "at least 2"),
+        (("--set", "data.separator=''"), "data.separator is empty"),
+        (("--set", "model.layers=0"), "model.layers is 0: it must be above 0"),
+        (("--set", "model.dim=x"), "model.dim is 'x': a whole number is needed"),
+        (("--set", "model.heads=5"), "doesn't divide by 5 heads"),
+        (("--set", "model.headz=4"), "did you mean `heads`"),
+        (("--set", "model.vocab=300"), "the tokenizer has 320 entries"),
         (("--set", "out=x"), "--out, not --set"),
         (("--steps", "0"), "--steps"),
         (("--nonsense",), "No such option"),
@@ -187,7 +214,7 @@ def test_another_config_in_the_same_folder_is_refused_and_loses_nothing(call: Ca
     assert call("train", config, "--quiet").exit_code == 0
     before = sorted(p.name for p in (config.parent / "run").iterdir())
     result = call("train", config, "--quiet", "--set", "model.layers=3")
-    assert result.exit_code == 1 and "comes from a run with another model" in result.stderr
+    assert result.exit_code == 1 and "comes from a run with model.layers 2 (now 3)" in result.stderr
     assert sorted(p.name for p in (config.parent / "run").iterdir()) == before
     assert call("run", config.parent / "run" / "model", "One", "-n", 2).exit_code == 0
 
@@ -218,12 +245,23 @@ def test_a_full_disk_is_said_and_the_run_goes_on_later(
     assert call("train", config, "--quiet").exit_code == 0
 
 
+def test_a_full_disk_names_the_file(call: Call, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("glassgear.weights.atomic.os.fsync", full)
+    result = call("train", config, "--quiet")
+    assert result.exit_code == 1
+    assert f"No space left on device ({config.parent / 'run' / 'data' / 'tokenizer.json'})" in result.stderr
+
+
 def test_a_diverged_run_ends_with_1(call: Call, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Trainer._loss_of
     monkeypatch.setattr(Trainer, "_loss_of", lambda self, ids: real(self, ids) * float("nan"))
     result = call("train", config, "--quiet")
     assert result.exit_code == 1 and result.stdout == ""
     assert result.stderr.count("the step is skipped") == 3 and "the run diverged" in result.stderr
+    assert "No checkpoint was written yet" in result.stderr
     assert not (config.parent / "run" / "model").exists()
 
 

@@ -146,9 +146,9 @@ def test_deep_networks_learn_with_pre_norm_and_not_with_post_norm() -> None:
     found = run("norm-placement")
     facts: Any = found.facts
     assert found.verdict.outcome == "depends"  # it depends on how the weights begin
-    assert facts["learnt_pre_4"] == facts["learnt_post_4"] == facts["learnt_pre_32"] == 1
-    assert facts["learnt_post_32"] == 0 and facts["learnt_pre, no residual"] == 0
-    assert facts["diverged_none_32"] == 1 and facts["learnt_post, small branches"] == 1
+    assert facts["learnt_pre_4"] == facts["learnt_post_4"] == facts["learnt_pre_28"] == 1
+    assert facts["learnt_post_28"] == 0 and facts["learnt_pre, no residual"] == 0
+    assert facts["diverged_none_28"] == 1 and facts["learnt_post, small branches"] == 1
     assert len(found.tables[0].rows) == len(found.tables[2].rows) == 8
 
 

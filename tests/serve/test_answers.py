@@ -217,8 +217,43 @@ def test_two_runs_are_compared_gear_by_gear(client: Client, run: str) -> None:
     p, q = (client.values(one_run, path="head", token=7).astype(np.float64) for one_run in (run, other))
     p, q = p - np.log(np.exp(p).sum()), q - np.log(np.exp(q).sum())
     assert told["logits"]["kl"] == pytest.approx((np.exp(p) * (p - q)).sum(), rel=1e-3)
-    change = np.abs(np.exp(q) - np.exp(p))
-    assert told["logits"]["top_changed"][0]["id"] == int(change.argmax())
+    likely = np.maximum(p, q)
+    listed = [one["id"] for one in told["logits"]["candidates"]]
+    assert listed[0] == int(likely.argmax())
+    assert [likely[i] for i in listed] == sorted(np.partition(likely, -12)[-12:], reverse=True)
+    assert told["logits"]["a"][0]["id"] == int(p.argmax()) and told["logits"]["b"][0]["id"] == int(q.argmax())
+
+
+def test_other_prompts_are_compared_at_the_last_token_of_each(client: Client) -> None:
+    run = client.start("tiny", PROMPT)
+    same_length = client.start("tiny", PROMPT[:-1] + "9")
+    told = client.post("compare", a=run, b=same_length)
+    assert told["token"] == told["other_token"] == 7 and not told["same_tokens"]
+    assert told["logits"]["kl"] > 0
+    shorter = client.start("tiny", "9 2 3")
+    told = client.post("compare", a=run, b=shorter)
+    assert (told["token"], told["other_token"]) == (7, 2)
+    a, b = client.values(run, path="blocks.1", token=7), client.values(shorter, path="blocks.1", token=2)
+    gears = {gear["path"]: gear["difference"] for gear in told["gears"]}
+    assert gears["blocks.1"] == pytest.approx(np.linalg.norm(a - b) / np.linalg.norm(a), rel=1e-5)
+
+
+def test_texts_that_part_after_the_prompt_are_compared_before_they_part(client: Client) -> None:
+    runs = [client.post("runs", model="tiny", prompt="1 2 3")["run"] for _ in range(2)]
+    for name, token in zip(runs, (4, 5), strict=True):
+        client.post(f"runs/{name}/step", count=0)
+        client.post(f"runs/{name}/choose", id=token)
+    told = client.post("compare", a=runs[0], b=runs[1])
+    assert told["token"] == told["other_token"] == 2 and told["logits"]["kl"] == pytest.approx(0, abs=1e-9)
+
+
+def test_models_of_other_sizes_show_their_own_favourites(client: Client, run: str) -> None:
+    told = client.post("compare", a=run, b=client.start("speaker", "a b"))
+    assert not told["alike"] and told["logits"]["kl"] is None and told["logits"]["candidates"] is None
+    p = client.values(run, path="head", token=told["token"])
+    assert told["logits"]["a"][0]["id"] == int(p.argmax())
+    shares = [one["probability"] for one in told["logits"]["b"]]
+    assert shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1
 
 
 def test_two_models_are_compared_where_they_have_values_in_common(client: Client, run: str) -> None:

@@ -405,3 +405,17 @@ def test_two_hundred_numbers_of_stories260k(shared: Path, backend: Any) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_two_hundred_numbers_of_smollm2(smollm2: Path, backend: Any) -> None:
     two_hundred(glassgear.load(smollm2, backend=backend), "The capital of France is the city of")
+
+
+def test_arguments_of_another_type_are_refused_with_a_sentence() -> None:
+    model: Any = language_model(TREES["llama"]())
+    for call, said in (
+        (lambda: model.trace([1], select=5), "select is a pattern"),
+        (lambda: model.trace([1], select=[]), "select is a pattern"),
+        (lambda: model.trace([]), "there is no token"),
+        (lambda: model.explain([1], "head", index="a"), "index must be a whole number"),
+        (lambda: model.explain([1], "head", token="x"), "token must be a whole number"),
+        (lambda: model.explain([1], 5), "path is a text"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            call()

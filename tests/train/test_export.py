@@ -224,7 +224,10 @@ def _flip(path: Path) -> None:
 
 def test_settings_can_be_changed_by_name(tmp_path: Path) -> None:
     path = tmp_path / "t.toml"
-    path.write_text("[data]\nfiles = ['a.txt']\n[model]\ndim = 8\n[train]\nsteps = 3\n", encoding="utf-8")
+    path.write_text(
+        "[data]\nfiles = ['a.txt']\n[model]\ndim = 8\nlayers = 1\nheads = 2\n[train]\nsteps = 3\n",
+        encoding="utf-8",
+    )
     made = read_settings(path, {"train.steps": 5, "model.dim": 16, "data.tokenizer": 300, "batch": 2})
     assert (made.steps, made.model["dim"], made.data.tokenizer, made.batch) == (5, 16, 300, 2)
     assert made.data.files == (str(tmp_path / "a.txt"),) and made.out == str(tmp_path / "runs" / "t")

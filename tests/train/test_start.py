@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from glassgear.errors import GlassgearError
+from glassgear.convert import convert
+from glassgear.errors import GlassgearError, SettingError
+from glassgear.train.compared import check_tokenizer
 from glassgear.train.settings import TrainSettings, read_settings
 from glassgear.train.trainer import Trainer
 from tests.train.support import settings
@@ -76,11 +79,46 @@ def test_another_model_or_none_is_refused(first: tuple[TrainSettings, Path], tmp
     with pytest.raises(GlassgearError, match=r"\[320, 32\].*\[320, 64\]"):
         Trainer(other).run()
     deeper = replace(after(chosen, model, tmp_path), model=dict(chosen.model) | {"layers": 3})
-    with pytest.raises(GlassgearError, match=r"it has or lacks `blocks\.2"):
+    with pytest.raises(GlassgearError, match="2 layers there, 3 here"):
         Trainer(deeper).run()
     with pytest.raises(GlassgearError, match="nothing-like-it"):
         Trainer(replace(after(chosen, model, tmp_path), start="nothing-like-it")).run()
     assert not list((tmp_path / "second").glob("step-*"))
+
+
+def test_another_tokenizer_of_the_same_size_is_refused(
+    first: tuple[TrainSettings, Path], tmp_path: Path
+) -> None:
+    chosen, model = first
+    text = tmp_path / "other.txt"
+    text.write_text(Path(chosen.data.files[0]).read_text().replace("happy", "sad").replace("day", "night"))
+    other = after(chosen, model, tmp_path)
+    other = replace(other, data=replace(other.data, files=(str(text),)))
+    own = replace(other, data=replace(other.data, tokenizer=320), out=str(tmp_path / "own"))
+    with pytest.raises(SettingError, match=r"another tokenizer .* token \d+ is .* own tokenizer.json"):
+        Trainer(own).run()
+    assert not list((tmp_path / "own").glob("step-*"))
+    assert Trainer(other).run().reason == "done"
+
+
+def test_the_tokenizer_of_another_format_is_the_same_one(
+    first: tuple[TrainSettings, Path], tmp_path: Path
+) -> None:
+    _, model = first
+    for name in ("model.gguf", "model.bin"):
+        convert(model, tmp_path / name)
+        check_tokenizer(str(tmp_path / name), model / "tokenizer.json")
+
+
+def test_a_model_without_a_tokenizer_is_taken_as_it_is(
+    first: tuple[TrainSettings, Path], tmp_path: Path
+) -> None:
+    chosen, model = first
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(model / name, bare / name)
+    assert losses(replace(after(chosen, model, tmp_path), start=str(bare)))
 
 
 def test_its_path_is_taken_from_the_settings_folder(tmp_path: Path) -> None:

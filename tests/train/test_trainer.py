@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassgear.errors import FormatError, SettingError
+from glassgear.errors import FormatError, NotFoundError, SettingError
 
 torch = pytest.importorskip("torch")
 
 from glassgear.train import (  # noqa: E402
+    DataSettings,
     Trainer,
     TrainSettings,
     checkpoint,
+    export,
     read_settings,
 )
 from glassgear.train.checkpoint import checkpoints, plain_name  # noqa: E402
@@ -480,10 +482,35 @@ def test_a_broken_write_leaves_the_old_checkpoint(tmp_path: Path, monkeypatch: p
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     made = settings(tmp_path, steps=2)
     Trainer(made).run()
-    with pytest.raises(SettingError, match="another model"):
+    with pytest.raises(
+        SettingError, match=r"model\.layers 2 \(now 3\) and model\.kv_heads 2 \(now not given\)"
+    ):
         Trainer(replace(made, model={"dim": 32, "layers": 3, "heads": 4})).run()
-    with pytest.raises(SettingError, match="another seed"):
-        Trainer(replace(made, seed=9)).run()
+    with pytest.raises(SettingError, match=r"with seed 1 \(now 9\): give"):
+        Trainer(replace(made, seed=9, steps=3)).run()
+    text = Path(made.data.files[0])
+    text.write_text(text.read_text() + "<|endoftext|>One more.")
+    before = {path.name: path.read_bytes() for path in (Path(made.out) / "data").iterdir()}
+    with pytest.raises(SettingError, match="the same settings but other text"):
+        Trainer(made).run()
+    with pytest.raises(SettingError, match=r"data\.validation 0\.1 \(now 0\.2\)"):
+        Trainer(replace(made, data=replace(made.data, validation=0.2))).run()
+    assert before == {path.name: path.read_bytes() for path in (Path(made.out) / "data").iterdir()}
+    (Path(made.out) / "settings.json").unlink()
+    with pytest.raises(SettingError, match="another model, other text"):
+        Trainer(made).run()
+
+
+def test_a_tokenizer_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=2)
+    Trainer(made).run()
+    tokenizer = Path(made.out) / "data" / "tokenizer.json"
+    before = tokenizer.read_bytes()
+    _damage(tokenizer, "cut")
+    with pytest.raises(NotFoundError, match="not all of it as it was written"):
+        export(made)
+    assert Trainer(replace(made, steps=4)).run().step == 4
+    assert tokenizer.read_bytes() == before
 
 
 def test_two_trainers_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
@@ -503,7 +530,7 @@ def test_two_trainers_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
         ({"model": {"dim": 30, "layers": 2, "heads": 4}}, "doesn't divide by 4 heads"),
         ({"model": {"dim": 32, "layers": 2, "heads": 4, "headz": 1}}, "did you mean `heads`"),
         ({"model": {"layers": 2, "heads": 4}}, "needs `dim`"),
-        ({"model": {"dim": 32.5, "layers": 2, "heads": 4}}, "isn't of the kind"),
+        ({"model": {"dim": 32.5, "layers": 2, "heads": 4}}, "model.dim is 32.5: a whole number is needed"),
         ({"context": 20_000}, "give more text, or a smaller context"),
     ],
 )
@@ -512,6 +539,20 @@ def test_settings_that_do_not_fit_are_refused_before_the_first_step(
 ) -> None:
     with pytest.raises(SettingError, match=message):
         Trainer(settings(tmp_path, **change)).run()
+    assert "model" not in change or not (tmp_path / "run").exists()
+
+
+def test_a_table_smaller_than_the_tokenizer_is_refused(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=1)
+    small = replace(made, model=dict(made.model) | {"vocab": 300})
+    with pytest.raises(SettingError, match=r"model\.vocab is 300: the tokenizer has 320"):
+        Trainer(small).run()
+    assert not Path(made.out).exists()
+    model = Trainer(made).run().model
+    assert model is not None
+    given = replace(made.data, tokenizer=str(model / "tokenizer.json"))
+    with pytest.raises(SettingError, match="the tokenizer has 320"):
+        Trainer(replace(small, data=given, out=str(tmp_path / "other"))).run()
 
 
 @pytest.mark.parametrize(
@@ -532,7 +573,13 @@ def test_a_settings_file_s_mistakes_are_named(tmp_path: Path, text: str, message
         read_settings(tmp_path / "t.toml")
 
 
-@pytest.mark.parametrize("change", [{"steps": 0}, {"learning_rate": 0.0}, {"final_rate": 2.0}, {"batch": -1}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": 0}, {"learning_rate": 0.0}, {"final_rate": 2.0}, {"batch": -1}, {"seed": -1},
+        {"seed": 1 << 63}, {"context": 1}, {"data": DataSettings(("a.txt",), separator="")},
+    ],
+)  # fmt: skip
 def test_values_outside_of_what_makes_sense_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     with pytest.raises(SettingError):
         settings(tmp_path, **change)

@@ -176,6 +176,10 @@ def _explain(model: str, path: str, text: str, given: dict[str, Any], words: Wor
     _print(chain, given, words)
     if index is None and made.index:
         console.note(words(f"without --index this is the largest number of {made.path}"))
+    if given["block"] is not None and not chain[-1].made.blocks:
+        console.note(
+            words(f"{chain[-1].path} is no sum over blocks of quantised weights: --block shows nothing")
+        )
 
 
 def _what(prompt: str, path: str | None, given: dict[str, Any]) -> tuple[str, str]:
@@ -227,14 +231,16 @@ def _print(chain: Sequence[Explanation], given: dict[str, Any], words: Words) ->
     from glassgear.trace.explain.said import said_section
 
     colour, made = console.may_colour(), chain[-1]
+    told = []
     for before, number in zip(chain, given["follow"], strict=False):
         line = words(f"{title(before)}, input {number}: {before.inputs[number].name}")
-        click.echo(console.style(console.visible(line), dim=True), color=colour)
-    click.echo(console.style(console.visible(words(title(made))), bold=True), color=colour)
+        told.append(console.style(console.visible(line), dim=True))
+    told += [console.style(console.visible(words(title(made))), bold=True)]
     top = given["top"] or TOP
     for section in sections(made, top, in_order=given["in_order"], block=given["block"]):
         verdict = 0 if section.title == "result" else None  # the line that is green or yellow
-        click.echo("\n" + _section(said_section(section, words), made, verdict), color=colour)
+        told.append("\n" + _section(said_section(section, words), made, verdict))
+    click.echo("\n".join(told), color=colour)  # at once: a reader may want the first line alone
 
 
 def _section(section: Section, made: Explanation, verdict: int | None) -> str:
@@ -269,3 +275,5 @@ def _with_bars(section: Section, drawn: str, width: int | None) -> list[str]:
 for _parameter in command.params:  # as LanguageModel.trace has it: what isn't asked for isn't random
     if isinstance(_parameter, Option) and _parameter.name == "temperature":
         _parameter.help = "0 takes the likeliest token; higher is freer. [default: 0]"
+    if isinstance(_parameter, Option) and _parameter.name == "seed":  # there is no --stats here
+        _parameter.help = "The same seed gives the same tokens. [default: a new one]"

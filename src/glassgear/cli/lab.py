@@ -121,6 +121,8 @@ def command(ctx: click.Context, /, listed: bool, everything: bool, **common: Any
     """
     if ctx.invoked_subcommand is not None:
         if given := [name for name, value in {**common, "list": listed, "all": everything}.items() if value]:
+            if everything:
+                ctx.fail("--all runs every experiment, so it takes no name: glassgear lab --all")
             word = {"as_json": "json", "no_plot": "no-plot"}.get(given[0], given[0])
             ctx.fail(f"--{word} stands before the experiment's name; put it behind: glassgear lab "
                      f"{ctx.invoked_subcommand} --{word}")  # fmt: skip
@@ -159,8 +161,12 @@ def _run_all(common: dict[str, Any]) -> None:
 
 
 def _run(one: Experiment, common: dict[str, Any], given: dict[str, Any]) -> None:
-    from glassgear.lab.saving import WITHOUT_PLOT, can_draw, save
+    from glassgear.lab.saving import WITHOUT_PLOT, can_draw, make_folder, save
 
+    files = not common["as_json"] or common["out"] is not None
+    folder = common["out"] or Path(FOLDER)
+    if files:
+        make_folder(folder)
     settings = one.with_options(small=common["small"], seed=common["seed"], **given)
     start = time.perf_counter()
     with console.status(f"{one.name} ..."):
@@ -170,10 +176,10 @@ def _run(one: Experiment, common: dict[str, Any], given: dict[str, Any]) -> None
         json_line(one.to_json(settings, result) | {"seconds": round(seconds, 3)})
     else:
         _print(one, result, settings)
-    if common["as_json"] and common["out"] is None:
+    if not files:
         return
     plot = not common["no_plot"]
-    written = save(one, settings, result, common["out"] or Path(FOLDER), plot=plot)
+    written = save(one, settings, result, folder, plot=plot)
     if plot and result.figures and not can_draw():
         console.note(WITHOUT_PLOT)
     console.say(f"{seconds:.1f} s; written: {', '.join(map(str, written))}", dim=True)

@@ -14,6 +14,7 @@ from glassgear.cli.language import language_option, speaking
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
     Command,
+    Option,
     as_text,
     model_options,
     option,
@@ -23,7 +24,7 @@ from glassgear.cli.options import (
 )
 from glassgear.cli.output import json_line, quoted
 from glassgear.cli.table import room
-from glassgear.cli.trace_views import Name, figure, new_table, share, show
+from glassgear.cli.trace_views import Name, figure, is_slim, new_table, share, show
 
 if TYPE_CHECKING:
     from glassgear.language_model import LanguageModel
@@ -215,15 +216,20 @@ def _remover(stages: Sequence[Stage], token: int) -> str | None:
 def _show(choice: Choice, name: Name, top: int, words: Words) -> None:
     from rich.text import Text
 
-    heads = ("stage", "setting", "kept", "removed", "likeliest", "removed, the likeliest")
-    stages = new_table(*map(words, heads), right=[2, 3])
+    heads: tuple[str, ...] = ("stage", "setting", "kept", "removed", "likeliest", "removed, the likeliest")
+    if is_slim():  # the setting below the stage, and how many were removed alone
+        heads = ("stage", *heads[2:5])
+    stages = new_table(*map(words, heads), right=[1, 2] if is_slim() else [2, 3])
     for before, stage in zip([None, *choice.stages], choice.stages, strict=False):
         count, gone = (0, []) if before is None else _removed(before, stage, FEW)
         best, p = _likeliest(stage)
-        stages.add_row(
-            words(stage.name), words(stage.setting), f"{len(stage.ids):,}", f"{count:,}" if count else "",
-            f"{name(best)} {share(p)}", ", ".join(f"{name(i)} {share(q)}" for i, q in gone),
-        )  # fmt: skip
+        told, setting = words(stage.name), words(stage.setting)
+        numbers = (f"{len(stage.ids):,}", f"{count:,}" if count else "", f"{name(best)} {share(p)}")
+        if is_slim():
+            stages.add_row(f"{told}\n  {setting}" if setting else told, *numbers)
+        else:
+            removed = ", ".join(f"{name(i)} {share(q)}" for i, q in gone)
+            stages.add_row(told, setting, *numbers, removed)
     heads = ("id", "candidate", "logit", "before", "after", "")
     rows = new_table(*map(words, heads), right=(0, 2, 3, 4))
     for row in _candidates(choice, top):
@@ -282,3 +288,8 @@ def _described(choice: Choice, name: Name, top: int) -> dict[str, Any]:
         "chosen": {"id": choice.id, "text": name(choice.id), "end": choice.end},
         "seed": choice.seed,
     }
+
+
+for _parameter in command.params:  # there is no --stats here
+    if isinstance(_parameter, Option) and _parameter.name == "seed":
+        _parameter.help = "The same seed gives the same tokens. [default: a new one, which is shown]"

@@ -108,14 +108,25 @@ def _trace(model: str | None, prompt: str | None, given: dict[str, Any], words: 
             raise click.UsageError(
                 "--open shows what was saved: it takes no PROMPT, --zero, --save, --max-tokens or --chat"
             )
+        opened = _opened(given)
         loaded = open_model(model, given) if model is not None else None
-        _show(_opened(given), loaded, given, words)
+        if loaded is not None:
+            from glassgear.trace.belonging import check_model
+
+            check_model(opened, loaded.backend, loaded.checkpoint.path)
+        _show(opened, loaded, given, words)
         return
     if model is None:
         raise click.UsageError("Missing argument 'MODEL' (or --open FILE).")
     if given["system"] is not None and not given["chat"]:
         raise click.UsageError("--system is part of a conversation: give --chat, too")
+    if given["save"] is not None:
+        from glassgear.trace.trace import check_folder
+
+        check_folder(given["save"])
     loaded = open_model(model, given)
+    if prompt is None:
+        console.note(words("without a prompt, this traces the model's start token alone"))
     ids = _ids(loaded, console.read_stdin() if prompt == "-" else prompt, given)
     if given["max_tokens"]:
         loaded.require_causal()

@@ -10,6 +10,7 @@ from glassgear.cli.trace_views import (
     Name,
     Said,
     figure,
+    is_slim,
     kinds,
     new_table,
     only,
@@ -191,15 +192,21 @@ class Parts:
         """The next token's candidates as they are, beside those after the change."""
         from rich.text import Text
 
-        heads = ("", "as it is", "p", "p then", "", "changed", "p", "p before")
-        made = new_table(*map(self.words, heads), right=(0, 2, 3, 6, 7))
+        heads: tuple[str, ...] = ("", "as it is", "p", "p then", "", "changed", "p", "p before")
+        if is_slim():
+            heads = ("", "as it is", "p", "changed", "p")
+        made = new_table(*map(self.words, heads), right=(0, 2, 4) if is_slim() else (0, 2, 3, 6, 7))
         for place, (one, other) in enumerate(zip(effect["before"], effect["after"], strict=True), 1):
             same = one["id"] == other["id"]
-            made.add_row(
-                str(place), self.name(one["id"]), share(one["probability"]), share(one["after"]), "",
-                Text(self.name(other["id"]), style="" if same else "yellow"), share(other["probability"]),
-                share(other["before"]),
-            )  # fmt: skip
+            before = (self.name(one["id"]), share(one["probability"]))
+            after = (
+                Text(self.name(other["id"]), style="" if same else "yellow"),
+                share(other["probability"]),
+            )
+            if is_slim():
+                made.add_row(str(place), *before, *after)
+            else:
+                made.add_row(str(place), *before, share(one["after"]), "", *after, share(other["before"]))
         zeroed = ", ".join(self.given["zero"])
         show(
             self.words(f"The next token, with {zeroed} set to zero"), made,

@@ -27,6 +27,7 @@ __all__ = [
     "Name",
     "Said",
     "figure",
+    "is_slim",
     "kinds",
     "new_table",
     "only",
@@ -43,6 +44,7 @@ Name = Callable[[int], str]
 """What a token is called: its text, quoted."""
 
 WIDE = 200  # columns where nobody looks on
+SLIM = 64  # columns that are too few for every figure
 MIDDLING = 110  # columns that are enough for long names
 NARROW = 19  # letters of a name that there is always room for
 BLOCKS = "blocks.*."
@@ -58,7 +60,37 @@ def show(*parts: RenderableType) -> None:
     colours = None if console.may_colour() is False else "auto"
     out = Console(file=sys.stdout, width=room() or WIDE, color_system=colours, highlight=False)  # type: ignore[arg-type]
     for part in parts:
+        if is_slim() and not isinstance(part, str):
+            _fit(part, out)
         out.print(part, markup=False)
+
+
+def is_slim() -> bool:
+    """Whether the terminal has little room."""
+    return (room() or WIDE) < SLIM
+
+
+def _fit(part: Any, out: Any) -> None:
+    """Give a table's columns widths at which whole words fold; it stays as it is if there are none."""
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    if not isinstance(part, Table):
+        return
+    part.padding = (0, 1, 0, 0)
+    cells = [[column.header, *column.cells] for column in part.columns]
+    sizes = [[Measurement.get(out, out.options, cell) for cell in column] for column in cells]
+    least = [max(size.minimum for size in column) for column in sizes]
+    widths = [max(size.maximum for size in column) for column in sizes]
+    least = [wide if c.no_wrap else low for c, low, wide in zip(part.columns, least, widths, strict=True)]
+    room_for = out.width - len(widths) + 1
+    if sum(least) > room_for:
+        return
+    while sum(widths) > room_for:
+        spare = [wide if wide > low else 0 for wide, low in zip(widths, least, strict=True)]
+        widths[spare.index(max(spare))] -= 1
+    for column, width in zip(part.columns, widths, strict=True):
+        column.width = width
 
 
 def new_table(*heads: str, right: Sequence[int] = ()) -> Table:
@@ -125,8 +157,10 @@ def show_figures(rows: Sequence[tuple[Summary, int, str]], words: Words = str) -
     """
     from rich.text import Text
 
-    heads = ("value", "shape", "mean", "std", "min", "max", "norm", "zeros")
-    made = new_table(*map(words, heads), right=range(2, 8))
+    heads: tuple[str, ...] = ("value", "shape", "mean", "std", "min", "max", "norm", "zeros")
+    slim = is_slim()  # then without the shape, the extremes and zeros
+    heads = ("value", "mean", "std", "norm") if slim else heads
+    made = new_table(*map(words, heads), right=range(1 if slim else 2, len(heads)))
     made.columns[1].no_wrap = True
     if (room() or WIDE) < MIDDLING:
         made.padding = (0, 1, 0, 0)
@@ -144,7 +178,9 @@ def show_figures(rows: Sequence[tuple[Summary, int, str]], words: Words = str) -
             path.append(f"\n  {bad}", style="bold red")
         numbers = [figure(n) for n in (row.mean, row.std, row.min, row.max, row.norm)]
         style = "red" if bad else ""
-        made.add_row(path, shape, *(Text(n, style=style) for n in numbers), _percent(row.zeros))
+        mean, std, low, high, norm = (Text(n, style=style) for n in numbers)
+        whole = (shape, mean, std, low, high, norm, _percent(row.zeros))
+        made.add_row(path, *((mean, std, norm) if slim else whole))
     show(made)
 
 
@@ -177,10 +213,10 @@ def show_growth(rows: Sequence[Growth], token: int | None, words: Words = str) -
     heads = ("block", *(f"+ {step}" for step in steps), "stream", "")
     made = new_table(*map(words, heads), right=range(1, len(steps) + 2))
     lengths = [_length(row, row.stream, token) for row in rows]
-    top = max(lengths, default=0.0) or 1.0
+    top, bar = max(lengths, default=0.0) or 1.0, BAR // 4 if is_slim() else BAR
     for row, length in zip(rows, lengths, strict=True):
         added = [figure(_length(row, row.steps[step], token)) if step in row.steps else "" for step in steps]
-        made.add_row(row.path, *added, figure(length), "\u2588" * max(1, round(BAR * length / top)))
+        made.add_row(row.path, *added, figure(length), "\u2588" * max(1, round(bar * length / top)))
     whose = "all tokens, on average" if token is None else f"token {token}"
     show(words(f"Length of the residual stream ({whose})"), made)
 

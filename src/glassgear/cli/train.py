@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import shlex
 import signal
 import sys
 import tomllib
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+SET = "glassgear.train.set"  # where the context keeps what --set was given, word for word
 EXAMPLES = """
 glassgear train stories.toml
 glassgear train stories.toml --steps 200 --set train.learning_rate=3e-3
@@ -38,6 +40,7 @@ torchrun --nproc-per-node 2 -m glassgear train stories.toml
 
 def _changes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """`train.steps=100` as a key and a value of TOML; what is no TOML is a text."""
+    ctx.meta[SET] = values
     found: dict[str, Any] = {}
     for given in values:
         key, equals, text = given.partition("=")
@@ -90,6 +93,8 @@ def command(config: str, changes: dict[str, Any], **given: Any) -> None:
         _finish(settings, outcome.model, given)
     elif outcome.reason != "done":
         _unfinished(outcome, config, given)
+    if outcome.step > settings.steps and not given["as_json"]:
+        console.note(f"the run was at step {outcome.step:,} already, past the {settings.steps:,} asked for")
     _end_among_others()
 
 
@@ -187,8 +192,6 @@ def _plot(settings: TrainSettings) -> Path:
 
 
 def _run_command(settings: TrainSettings, model: Path) -> str:
-    import shlex
-
     words = ["glassgear", "run", str(_near(model))]
     if model.suffix == ".toml":
         words += ["--tokenizer", str(_near(model.with_name("tokenizer.json")))]
@@ -206,16 +209,37 @@ def _unfinished(outcome: Outcome, config: str, given: dict[str, Any]) -> None:
     """A paused, interrupted or diverged run: what is there, and what to do."""
     if outcome.reason in ("paused", "interrupted"):
         if not given["as_json"]:
-            ended = outcome.reason.capitalize()
-            console.say(
-                f"{ended} after step {outcome.step:,}, which is saved in {_near(outcome.folder)}. "
-                "The same command goes on from there; "
-                f"glassgear train {config} --export-only writes its model."
-            )
+            console.say(_how_to_go_on(outcome, config, given))
         if outcome.reason == "paused":
             return
         sys.exit(128 + (signal.Signals[outcome.signal] if outcome.signal else signal.SIGTERM))
+    from glassgear.train.checkpoint import checkpoints
+
+    found = checkpoints(outcome.folder)
+    good = f"The last good checkpoint is {_near(found[-1])}" if found else "No checkpoint was written yet"
     raise GlassgearError(
-        f"the run diverged: three steps in a row up to step {outcome.step:,} had no finite gradient. The "
-        f"last good checkpoint is in {outcome.folder}; try a smaller learning_rate or a longer warmup"
+        f"the run diverged: three steps in a row up to step {outcome.step:,} had no finite gradient. "
+        f"{good}; try a smaller learning_rate or a longer warmup"
     )
+
+
+def _how_to_go_on(outcome: Outcome, config: str, given: dict[str, Any]) -> str:
+    """Of a run that was saved before its end, in sentences."""
+    until, past = given["until"], ""
+    if outcome.reason == "paused" and until < outcome.step:
+        past = f"The run is already past step {until:,}. "
+    without = " without --until" if outcome.reason == "paused" else ""
+    return (
+        f"{past}{outcome.reason.capitalize()} after step {outcome.step:,}, which is saved in "
+        f"{_near(outcome.folder)}. The same command{without} goes on from there; "
+        f"{_export_command(config, given)} writes its model."
+    )
+
+
+def _export_command(config: str, given: dict[str, Any]) -> str:
+    words = ["glassgear", "train", config, "--export-only"]
+    if given["out"] is not None:
+        words += ["--out", given["out"]]
+    for change in click.get_current_context().meta.get(SET, ()):
+        words += ["--set", change]
+    return shlex.join(words)

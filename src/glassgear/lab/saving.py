@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from glassgear.errors import FileError
 from glassgear.lab.frame import Experiment, Figure, Result, Settings
 from glassgear.weights.atomic import replacing
 
-__all__ = ["WITHOUT_PLOT", "can_draw", "save"]
+__all__ = ["WITHOUT_PLOT", "can_draw", "make_folder", "save"]
 
 WITHOUT_PLOT = 'no picture was drawn: that needs matplotlib, pip install "glassgear[plot]"'
 
@@ -23,6 +24,20 @@ def can_draw() -> bool:
     return True
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder where it isn't there, before anything is computed for it.
+
+    Raises:
+        FileError: it can't be made, or nothing can be written into it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as trouble:
+        raise FileError(folder, f"can't be made: {trouble.strerror or trouble}") from trouble
+    if not os.access(folder, os.W_OK):
+        raise FileError(folder, "can't be written to: permission denied")
+
+
 def save(
     experiment: Experiment, settings: Settings, result: Result, folder: Path, *, plot: bool = True
 ) -> list[Path]:
@@ -34,8 +49,8 @@ def save(
     Raises:
         FileError: the folder can't be made, or a file can't be written.
     """
+    make_folder(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         found = json.dumps(experiment.to_json(settings, result), ensure_ascii=False, indent=1)
         written = [folder / f"{experiment.name}.json"]
         with replacing(written[0]) as file:

@@ -184,6 +184,16 @@ NUMBERS = {
     "expert {a:int} to {b:int}": "专家 {a} 到 {b}",
     "entry {a:int} to {b:int}": "词条 {a} 到 {b}",
     "head {a:int} to {b:int}, {rest:words}": "头 {a} 到 {b}，{rest}",
+    "this trace is of {theirs:text} ({family:text}), not of {ours:text}: {why:words}":
+        "这份记录属于 {theirs}（{family}），不属于 {ours}：{why}",
+    "it holds {path:text}, which that model doesn't have": "其中有 {path}，而那个模型没有",
+    "{path:name} has {n:int} numbers a token here, {m:int} there":
+        "{path} 在这里每个 token 有 {n} 个数，在那里有 {m} 个",
+    "{path:name} has {n:int} heads here, {m:int} there": "{path} 在这里有 {n} 个头，在那里有 {m} 个",
+    "it holds the id {n:int}, and that model's end at {m:int}":
+        "其中有编号 {n}，而那个模型的编号到 {m} 为止",
+    "index must be a whole number, or several such as (4, 5), found {x:text}":
+        "index 必须是一个整数，或几个整数，如 (4, 5)，给出的是 {x}",
     "this trace holds {path:text}, which this model doesn't have: it is another's":
         "这份记录含有 {path}，而这个模型没有：它属于另一个模型",
     "the trace doesn't hold {path:text}, from which this is computed: record it too (select={name:quoted}"

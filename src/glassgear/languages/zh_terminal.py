@@ -40,6 +40,9 @@ TRACE = {
     "The change is worth {x:float} nats (KL divergence).": "这一改动相当于 {x} nats（KL 散度）。",
     "{n:int} values of {tokens:int} tokens in {path:text} ({size:text})":
         "{tokens} 个 token 的 {n} 个数值已存入 {path}（{size}）",
+    "without a prompt, this traces the model's start token alone": "没有提示词：只追踪模型的起始 token",
+    "{path:name} is no sum over blocks of quantised weights: --block shows nothing":
+        "{path} 不是量化权重各块之和：--block 没有可显示的内容",
 }  # fmt: skip
 
 SENTENCES = {**SAMPLE, **TRACE}

@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 Wanted = Literal["all", "last", "none"]
 LIMIT = 2 << 30  # bytes
 PASS = 512  # tokens
-SLAB = 32 << 20  # bytes asked for at a time: so large a piece comes in huge pages, at a third of the cost
+SLAB = 8 << 20  # bytes asked for at a time: in huge pages, and kept by the C library for the next trace
 LAST = ("norm", "pooler", "transform", "head")  # gears that see only rows whose logits are asked for
 
 
@@ -119,7 +119,7 @@ def sizes(backend: Backend, tokens: int, select: Sequence[str]) -> dict[str, int
 def _nothing(select: Sequence[str], paths: Sequence[str]) -> SettingError:
     """The error for patterns that nothing fits, with paths that are spelled alike."""
     near = list(dict.fromkeys(n for one in select for n in get_close_matches(one[:200], paths, 2, 0.5)))
-    hint = f"did you mean {' or '.join(near)}?" if near else "it begins with " + ", ".join(paths[:3])
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the first are {', '.join(paths[:3])}."
     return SettingError(
         f"no value is called {' or '.join(map(repr, select))}: {hint} `*` stands for anything: "
         "`blocks.*.ffn.*`, say; `*` alone records all"
@@ -142,7 +142,8 @@ def _check_size(found: Mapping[str, int], limit: int) -> None:
 
 
 def _size(nbytes: int) -> str:
-    return f"{nbytes / 1e9:.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:.1f} MB"
+    unit, name = next((pair for pair in ((1e9, "GB"), (1e6, "MB")) if nbytes >= pair[0]), (1e3, "kB"))
+    return f"{nbytes / unit:.1f} {name}" if nbytes >= 1e3 else f"{nbytes} bytes"
 
 
 @dataclass(eq=False)
@@ -213,14 +214,15 @@ class Kept:
         if self.first or not self.tokens or path.endswith(".router") or ".experts." in path:
             return None
         whole = self.whole[path] = self._room((self.tokens, *shape))
-        self.places[path] = int(whole.ctypes.data), whole.strides[0]
+        # `whole.ctypes.data` makes an object each time, which takes ten times as long.
+        self.places[path] = whole.__array_interface__["data"][0], whole.strides[0]
         return self.places[path]
 
     def _room(self, shape: tuple[int, ...]) -> Floats:
         """A new array, a part of a larger piece of memory."""
         count = math.prod(shape)
         if count > self.slab.size:
-            if count * 4 > SLAB // 4:
+            if count * 4 > SLAB // 2:
                 return np.empty(shape, np.float32)
             self.slab = np.empty(SLAB // 4, np.float32)
         taken, self.slab = self.slab[:count], self.slab[count:]
@@ -257,7 +259,9 @@ class Kept:
     def values(self) -> dict[str, Value]:
         """Each value as one array, in the order of the model."""
         stop = self.first + self.count
-        found = {path: self._value(path, whole, stop) for path, whole in self.whole.items()}
+        everyone = np.arange(stop)
+        everyone.flags.writeable = False  # all values share it
+        found = {path: self._value(path, whole, everyone) for path, whole in self.whole.items()}
         found |= {path: joined(path, parts) for path, parts in self.parts.items()}
         order = {path: number for number, path in enumerate(self.wanted)}
 
@@ -265,13 +269,14 @@ class Kept:
             before, inside, _ = path.partition(".experts.")  # whose experts run is known when they run
             return order[f"{before}.router" if inside else path]
 
-        return {path: found[path] for path in sorted(order, key=place) if path in found}
+        paths = sorted(order, key=place) if any(".experts." in path for path in found) else order
+        return {path: found[path] for path in paths if path in found}
 
-    def _value(self, path: str, whole: Floats, stop: int) -> Value:
-        axes = axes_of(path, whole.ndim)
+    def _value(self, path: str, whole: Floats, everyone: NDArray[np.int64]) -> Value:
+        axes, stop = axes_of(path, whole.ndim), len(everyone)
         if stop < self.tokens:  # the text ended earlier
             whole = (whole[:, :stop, :stop] if axes[-1] == "seen" else whole[:stop]).copy()
-        return Value(path, axes, whole, np.arange(stop))
+        return Value(path, axes, whole, everyone)
 
 
 def joined(path: str, parts: Sequence[tuple[Floats, NDArray[np.int64]]]) -> Value:

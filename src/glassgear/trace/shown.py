@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
@@ -89,6 +90,7 @@ def output_of(model: Model) -> Output:
     return "hidden" if model.pooler is None else "pooled"
 
 
+@lru_cache(4096)
 def axes_of(path: str, count: int) -> tuple[str, ...]:
     """Names of the axes of a value."""
     name = path.rpartition(".")[2]

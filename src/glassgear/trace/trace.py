@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassgear.errors import FormatError, SettingError
+from glassgear.errors import FileError, FormatError, SettingError, UnsupportedError
 from glassgear.weights import safetensors
 
-__all__ = ["Trace", "Value", "kind_of", "matches"]
+__all__ = ["Trace", "Value", "check_folder", "kind_of", "matches"]
 
 Floats = NDArray[np.float32]
 FORMAT = "glassgear-trace-1"
@@ -26,6 +27,18 @@ KEY, POSITIONS = "glassgear.trace", ".positions"
 def matches(path: str, select: Iterable[str]) -> bool:
     """Whether a path fits one of the patterns: `*` stands for anything, dots included."""
     return any(pattern == "*" or fnmatchcase(path, pattern) for pattern in select)
+
+
+def check_folder(path: str | PathLike[str]) -> None:
+    """Refuse a file for which there is no folder, before anything is computed for it.
+
+    Raises:
+        FileError: there is none.
+    """
+    folder = Path(path).parent
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "doesn't exist"
+        raise FileError(path, f"can't be written: the folder {folder} {what}")
 
 
 def kind_of(path: str) -> str:
@@ -148,7 +161,12 @@ class Trace(Mapping[str, Value]):
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it as safetensors, with what belongs to it as JSON in the metadata."""
+        """Write it as safetensors, with what belongs to it as JSON in the metadata.
+
+        Raises:
+            FileError: there is no folder for it, or it can't be written.
+        """
+        check_folder(path)
         about = {
             "format": FORMAT, "ids": self.ids, "texts": self.texts, "prompt": self.prompt,
             "model": self.model, "backend": self.backend, "family": self.family,
@@ -169,7 +187,13 @@ class Trace(Mapping[str, Value]):
         Raises:
             FormatError: another file.
         """
-        text = safetensors.read_metadata(path).get(KEY)
+        try:
+            text = safetensors.read_metadata(path).get(KEY)
+        except (FormatError, UnsupportedError) as trouble:
+            raise FormatError(
+                path, f"is no trace, which is a safetensors file that `glassgear trace --save` writes: it "
+                f"{trouble.trouble}"
+            ) from trouble  # fmt: skip
         if text is None:
             raise FormatError(path, "is a safetensors file, but no trace")
         try:

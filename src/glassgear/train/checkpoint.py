@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from glassgear.errors import FormatError, SettingError
+from glassgear.errors import FormatError
+from glassgear.model.gears import Model
+from glassgear.train.compared import refusal
 from glassgear.train.ranks import Ranks, whole
 from glassgear.weights import safetensors
 from glassgear.weights.atomic import replacing
@@ -115,8 +117,21 @@ def save(
     return target
 
 
-def load(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, fingerprint: str) -> State:
+def load(
+    path: Path,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    fingerprint: str,
+    other: Callable[[], str] = lambda: "other settings",
+) -> State:
     """Take up a checkpoint.
+
+    Args:
+        path: its folder.
+        module: is filled.
+        optimizer: likewise.
+        fingerprint: of the run.
+        other: says what differs where the fingerprint does.
 
     Raises:
         FormatError: it isn't whole, or its bytes aren't what was written.
@@ -124,10 +139,7 @@ def load(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, finger
     """
     state = _state(path)
     if state.fingerprint != fingerprint:
-        raise SettingError(
-            f"{path} comes from a run with another model, other text or another seed, batch or context: "
-            "give this run a folder of its own (out), or delete the old one"
-        )
+        raise refusal(path, other())
     _check(path, state)
     _fill_from(path / "model.safetensors", weights_of(module))
     wanted = {}
@@ -176,15 +188,25 @@ def _crc(path: Path) -> int:
     return found
 
 
-def begin_with(name: str, module: nn.Module) -> None:
+def begin_with(name: str, module: nn.Module, model: Model) -> None:
     """Take the weights of a finished model, whatever its file's format.
 
+    Args:
+        name: what `glassgear run` takes.
+        module: is filled.
+        model: its tree.
+
     Raises:
-        GlassgearError: no such model, or one of another tree or other sizes.
+        GlassgearError: no such model, one without weights, or one of another tree or other sizes.
     """
     from glassgear.weights.described import open_named
 
     given = open_named(name)
+    if not given.tensors:
+        raise FormatError(given.path, "has no weights to begin with")
+    there, here = len(given.model.blocks), len(model.blocks)
+    if there != here:
+        raise FormatError(given.path, f"isn't the model of [model]: {there} layers there, {here} here")
     _fill(given.path, given.tensors, weights_of(module))
 
 
@@ -194,14 +216,16 @@ def _fill_from(path: Path, targets: Mapping[str, Tensor]) -> None:
 
 def _fill(path: Path | str, found: Mapping[str, StoredTensor], targets: Mapping[str, Tensor]) -> None:
     """Copy stored tensors into those of a module, all of them or none."""
+    for name in (name for name in targets if name in found):
+        there, here = list(found[name].shape), list(targets[name].shape)
+        if there != here:
+            raise FormatError(path, f"doesn't hold this model: `{name}` is {there} there, {here} here")
     if found.keys() != targets.keys():
-        odd = sorted(found.keys() ^ targets.keys())
-        raise FormatError(path, f"doesn't hold this model: it has or lacks `{odd[0]}`")
+        odd = min(found.keys() ^ targets.keys())
+        raise FormatError(path, f"doesn't hold this model: it {'has' if odd in found else 'lacks'} `{odd}`")
     with torch.no_grad():
         for name, target in targets.items():
             values = torch.from_numpy(found[name].float32().copy())
-            if values.shape != target.shape:
-                raise FormatError(path, f"`{name}` is {list(values.shape)}, the model's {list(target.shape)}")
             if isinstance(target, DTensor):
                 target.copy_(
                     distribute_tensor(values.to(target.device), target.device_mesh, target.placements)

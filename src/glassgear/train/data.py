@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassgear.errors import FormatError, NotFoundError, SettingError
+from glassgear.train.compared import refusal
 from glassgear.train.settings import DataSettings
 from glassgear.train.tokenizer import BOS, EOS, train_tokenizer
 from glassgear.weights.atomic import replacing
@@ -155,19 +156,30 @@ def held_out(text: str, share: float) -> bool:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") < share * 2**64
 
 
-def prepare(settings: DataSettings, folder: Path, progress: Progress | None = None) -> Corpus:
+def prepare(
+    settings: DataSettings,
+    folder: Path,
+    progress: Progress | None = None,
+    other: Callable[[], str] | None = None,
+) -> Corpus:
     """Make the ids of a corpus, or take up those that are there.
 
     Args:
         settings: what to read.
         folder: where ids, tokenizer and their description go.
         progress: is told what is being done, and the share that is done, 0 to 1.
+        other: given where what is there is still needed; says what differs if the settings ask for other ids.
+
+    Raises:
+        SettingError: they do, or the text is too small.
     """
     tell = progress or (lambda what, share: None)
     folder.mkdir(parents=True, exist_ok=True)
     description = _description(settings)
     about = folder / "data.json"
     made = _read(about)
+    if other and made and made.get("source") != description:
+        raise refusal(folder, other())
     if made.get("source") != description:
         made = _make(settings, folder, description, tell)
         with replacing(about) as file:
@@ -183,7 +195,7 @@ def read_corpus(folder: Path) -> Corpus:
     """
     made = _read(folder / "data.json")
     if not made:
-        raise NotFoundError(folder, "holds no prepared text: train first")
+        raise NotFoundError(folder, "holds no prepared text, or not all of it as it was written: train first")
     width = _width(made["vocab"])
     ids = [np.memmap(folder / f"{part}.ids", width, "r") for part in PARTS]
     sizes = np.fromfile(folder / SIZES, np.int64).reshape(-1, 2)
@@ -229,7 +241,8 @@ def _is_whole(folder: Path, made: dict[str, Any]) -> bool:
         lengths = {f"{part}.ids": made["tokens"][part] * width for part in PARTS}
         lengths[SIZES] = made["held_out"] * 16
         right = all((folder / name).stat().st_size == length for name, length in lengths.items())
-        return right and (folder / "tokenizer.json").is_file()
+        digest = _digest(folder / "tokenizer.json")
+        return right and digest == made.get("tokenizer", digest)  # earlier runs have no such entry
     except (OSError, KeyError, TypeError):
         return False
 
@@ -260,6 +273,7 @@ def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Pr
     return {
         "source": source, "vocab": vocab, "fingerprint": fingerprint, "documents": count,
         "tokens": counts, "held_out": held, "ended": ends is not None,
+        "tokenizer": _digest(folder / "tokenizer.json"),
     }  # fmt: skip
 
 

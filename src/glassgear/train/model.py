@@ -39,13 +39,11 @@ def model_of(given: Mapping[str, Any], vocab: int, context: int) -> Model:
                 f": did you mean `{near[0]}`?" if near else f": known are {', '.join(sorted(SIZES))}, design"
             )
             raise SettingError(f"model has `{key}`, which means nothing here{hint}")
-        kind: Any = {"theta": (int, float), "eps": float, "tied": bool}.get(key, int)
-        if not isinstance(value, kind) or (isinstance(value, bool) and key != "tied"):
-            raise SettingError(f"model.{key} is {value!r:.40}; it isn't of the kind that is needed")
-        if key != "tied" and not value > 0:
-            raise SettingError(f"model.{key} is {value}; it must be above 0")
+        _check_kind(key, value)
     if missing := [key for key in ("dim", "layers", "heads") if key not in given]:
         raise SettingError(f"model needs `{missing[0]}`")
+    if given.get("vocab", vocab) < vocab:
+        raise SettingError(f"model.vocab is {given['vocab']:,}: the tokenizer has {vocab:,} entries")
     dim, heads = int(given["dim"]), int(given["heads"])
     if "head_dim" not in given and dim % heads:
         raise SettingError(f"model.dim {dim} doesn't divide by {heads} heads: change one, or give head_dim")
@@ -58,6 +56,18 @@ def model_of(given: Mapping[str, Any], vocab: int, context: int) -> Model:
             Rope(head_dim, float(given.get("theta", 10000.0))), bool(given.get("tied", True)),
         )
     )  # fmt: skip
+
+
+def _check_kind(key: str, value: Any) -> None:
+    kinds: dict[str, tuple[Any, str]] = {
+        "theta": ((int, float), "a number"), "eps": ((int, float), "a number"),
+        "tied": (bool, "true or false"),
+    }  # fmt: skip
+    kind, words = kinds.get(key, (int, "a whole number"))
+    if not isinstance(value, kind) or (isinstance(value, bool) and key != "tied"):
+        raise SettingError(f"model.{key} is {value!r:.40}: {words} is needed")
+    if key != "tied" and not value > 0:
+        raise SettingError(f"model.{key} is {value}: it must be above 0")
 
 
 def _design(given: Mapping[str, Any], vocab: int, context: int) -> Model:

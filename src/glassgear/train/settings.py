@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from glassgear.errors import FormatError, NotFoundError, SettingError
+from glassgear.train.model import model_of
 
-__all__ = ["DataSettings", "TrainSettings", "read_settings"]
+__all__ = ["DataSettings", "TrainSettings", "check_model", "read_settings"]
 
 
 TABLES = ("data", "model", "train")
@@ -103,8 +104,8 @@ class TrainSettings:
     sample_prompt: str = "Once upon a time"
 
     def __post_init__(self) -> None:
+        _least("context", self.context, 2)
         for name in (
-            "context",
             "batch",
             "accumulate",
             "steps",
@@ -114,16 +115,20 @@ class TrainSettings:
             "keep",
         ):
             _least(name, getattr(self, name), 1)
-        for name in ("warmup", "evaluate_batches", "sample_every", "threads", "clip", "weight_decay"):
+        for name in ("warmup", "evaluate_batches", "sample_every", "threads", "clip", "weight_decay", "seed"):
             _least(name, getattr(self, name), 0)
         if not 0 < self.learning_rate < 10:
-            raise SettingError(f"learning_rate is {self.learning_rate:g}; it lies between 0 and 10")
+            raise SettingError(f"learning_rate is {self.learning_rate:g}: it must be above 0 and below 10")
+        if self.seed >= 1 << 63:
+            raise SettingError(f"seed is {self.seed}: it must be below 2 to the 63rd")
         if not 0 <= self.final_rate <= 1:
             raise SettingError(f"final_rate is {self.final_rate:g}; it is a share of the peak, 0 to 1")
         if len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
             raise SettingError(f"betas are {self.betas}; both lie between 0 and 1")
         if not 0 < self.data.validation < 1:
             raise SettingError(f"validation is {self.data.validation:g}; it is a share, above 0 and below 1")
+        if not self.data.separator:
+            raise SettingError("data.separator is empty: documents need something between them")
         if not self.data.files:
             raise SettingError("data.files names no file")
 
@@ -145,7 +150,8 @@ def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) ->
 
     Raises:
         FormatError: no TOML, an unknown key, or a value of the wrong kind; the message names it.
-        SettingError: a value outside what makes sense, or a change of what isn't there.
+        SettingError: a value outside what makes sense, sizes of a model that don't fit together, or a
+            change of what isn't there.
     """
     path = Path(path)
     if not path.is_file():
@@ -165,7 +171,20 @@ def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) ->
     made: TrainSettings = _made(
         TrainSettings, tables["train"], path, "train.", data=data, model=tables["model"]
     )
+    check_model(made)
     return made
+
+
+def check_model(settings: TrainSettings) -> None:
+    """Whether a model can be made as the settings say, before any text is read.
+
+    How many entries a tokenizer from a file has is seen later.
+
+    Raises:
+        GlassgearError: as `model_of`.
+    """
+    size = settings.data.tokenizer
+    model_of(settings.model, size if isinstance(size, int) else 1, settings.context)
 
 
 def _changed(found: Mapping[str, Any], path: Path, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -64,7 +64,7 @@ class Steps:
         self.plain = ModelModule(model)
         initialise(self.plain, s.seed, by_depth=by_depth)
         if s.start:
-            begin_with(s.start, self.plain)
+            begin_with(s.start, self.plain, model)
         self.plain.to(ranks.device).train()
         self.module: nn.Module = ranks.share(self.plain, s.strategy)
         if s.compiled:

@@ -17,6 +17,7 @@ import torch
 
 from glassgear.errors import FileError, FormatError, SettingError
 from glassgear.train import checkpoint
+from glassgear.train.compared import check_tokenizer, other_run
 from glassgear.train.data import Corpus, prepare
 from glassgear.train.export import export
 from glassgear.train.journal import Journal
@@ -24,7 +25,7 @@ from glassgear.train.lock import only_one
 from glassgear.train.looks import DTYPES, evaluate, sample
 from glassgear.train.model import model_of
 from glassgear.train.ranks import Ranks
-from glassgear.train.settings import TrainSettings
+from glassgear.train.settings import TrainSettings, check_model
 from glassgear.train.speed import Clock, flops_per_token, gemm_rate
 from glassgear.train.step import Steps
 from glassgear.weights.atomic import replacing
@@ -75,6 +76,7 @@ class Trainer(Steps):
         on_event: Callable[[Event], None] | None = None,
         until: int | None = None,
     ) -> None:
+        check_model(settings)
         super().__init__(settings, Ranks.join(settings.device))
         self.folder = Path(settings.out)
         self.until = settings.steps if until is None else min(until, settings.steps)
@@ -183,6 +185,8 @@ class Trainer(Steps):
         ranks.wait()
         if not ranks.first:
             self.corpus = self._corpus()
+        if s.start and not checkpoint.checkpoints(self.folder):
+            check_tokenizer(s.start, self.corpus.tokenizer)
         self.begin(model_of(s.model, self.corpus.vocab, s.context), self.corpus.train)
         self.parameters = sum(p.numel() for p in self.plain.parameters())
         self.flops_per_token = flops_per_token(self.model, s.context)
@@ -207,7 +211,12 @@ class Trainer(Steps):
         def progress(what: str, share: float) -> None:
             self.tell({"event": "data", "what": what, "share": share})
 
-        return prepare(self.settings.data, self.folder / "data", progress if self.ranks.first else None)
+        tell = progress if self.ranks.first else None
+        other = self._other if checkpoint.checkpoints(self.folder) else None
+        return prepare(self.settings.data, self.folder / "data", tell, other)
+
+    def _other(self) -> str:
+        return other_run(self.folder, self.settings)
 
     def _taken_up(self) -> checkpoint.State:
         fingerprint = self._fingerprint()
@@ -216,7 +225,7 @@ class Trainer(Steps):
             return checkpoint.State(fingerprint=fingerprint)
         for path in reversed(found):
             try:
-                state = checkpoint.load(path, self.plain, self.optimizer, fingerprint)
+                state = checkpoint.load(path, self.plain, self.optimizer, fingerprint, self._other)
             except FileError as trouble:
                 self.tell({"event": "damaged", "path": str(path), "why": str(trouble)})
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import BinaryIO
 __all__ = ["PART_SUFFIX", "replacing"]
 
 PART_SUFFIX = ".part"
+_OF_THE_DISK = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS")}
 
 
 @contextmanager
@@ -20,6 +22,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     It is written beside `path`, on the same file system, under a hidden name that ends in
     `.part`. If the block raises (Ctrl-C too), it is removed, and what was at `path` stays.
+
+    Raises:
+        OSError: the system refuses; a full disk, which names no file by itself, names `path`.
     """
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     try:
@@ -30,6 +35,10 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(part, path)
         _sync_folder(path.parent)
+    except OSError as trouble:
+        if trouble.filename is None and trouble.errno in _OF_THE_DISK:
+            trouble.filename = str(path)
+        raise
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

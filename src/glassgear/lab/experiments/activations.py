@@ -139,13 +139,13 @@ def _verdict(good: bool, facts: dict[str, float], row: Floats, after: Floats, lo
         f" In training {near} of the units that were pushed to -{DEEP[0]:g} come back with SiLU and {relu} "
         f"with ReLU, of those at -{DEEP[1]:g} {far}. With equal parameters the loss is {-gain:+.3f} with "
         f"SwiGLU and {-plain:+.3f} with SiLU against ReLU, where seeds are up to {spread:.3f} apart: "
-        f"{_compared(gain, spread)[0]}, and {_compared(plain, spread)[0]}."
+        f"{_both(gain, plain, spread)[0]}."
     )
     chinese += (
         f"训练中，被压到 -{DEEP[0]:g} 的单元用 SiLU 有 {near} 复活，用 ReLU 为 {relu}；"
         f"压到 -{DEEP[1]:g} 的为 {far}。参数相同时，与 ReLU 相比 SwiGLU 的损失为 {-gain:+.3f}，"
         f"SiLU 为 {-plain:+.3f}，种子之间最多相差 {spread:.3f}："
-        f"前者{_compared(gain, spread)[1]}，后者{_compared(plain, spread)[1]}。"
+        f"{_both(gain, plain, spread)[1]}。"
     )
     back = facts[f"back_{DEEP[0]:g}_SiLU"] > 0.02 + facts[f"back_{DEEP[0]:g}_ReLU"]
     everywhere = back and facts[f"back_{DEEP[1]:g}_SiLU"] > 0.5 and min(gain, plain) > spread
@@ -154,12 +154,20 @@ def _verdict(good: bool, facts: dict[str, float], row: Floats, after: Floats, lo
     return Verdict(outcome, english, chinese)
 
 
+def _both(gain: float, plain: float, spread: float) -> tuple[str, str]:
+    """Two gains, in one word where they come to the same."""
+    (one, one_zh), (other, other_zh) = _compared(gain, spread), _compared(plain, spread)
+    if one == other:
+        return f"with both {one}", f"两者都{one_zh}"
+    return f"{one}, and {other}", f"前者{one_zh}，后者{other_zh}"
+
+
 def _compared(gain: float, spread: float) -> tuple[str, str]:
     if gain > spread:
         return "better by more than that", "更好，且超过种子间差异"
     if gain < -spread:
         return "worse by more than that", "更差，且超过种子间差异"
-    return "no difference beyond that", "差别不超过种子间差异"
+    return "no difference beyond that", "没有超过种子间差异的差别"
 
 
 # --- training ---------------------------------------------------------------------------------

@@ -108,9 +108,9 @@ def run(settings: Depths) -> Result:
     return Result(
         Verdict(
             "confirmed" if good else "depends",
-            f"with the way past, {highway:.2g} of the last layer's gradient arrives in front of {deep} "
+            f"with the way past, {highway:.2g} times the last layer's gradient arrives in front of {deep} "
             f"random layers; without it {bare:.0e}, and {normed:.0e} where norms keep the values' size.",
-            f"有残差通路时，穿过 {deep} 个随机层后，最后一层的梯度还有 {highway:.2g} 到达最前面；"
+            f"有残差通路时，穿过 {deep} 个随机层后，到达最前面的梯度是最后一层的 {highway:.2g} 倍；"
             f"没有残差时只剩 {bare:.0e}，即使用归一化保持数值大小也只有 {normed:.0e}。",
         ),
         (Table("The gradient's length in front of the first block, behind the last = 1", columns,

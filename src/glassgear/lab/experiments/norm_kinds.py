@@ -206,8 +206,7 @@ class Learnt:
     def tables(self) -> list[Table]:
         """Losses, and what company does."""
         rows = tuple(
-            (kind, _mean(one.losses), float(np.ptp(one.losses)) / 2, _mean(one.faster),
-             float(np.ptp(one.faster)) / 2)
+            (kind, _mean(one.losses), _half_range(one.losses), _mean(one.faster), _half_range(one.faster))
             for kind, one in self.trained.items()
         )  # fmt: skip
         names = {"batchnorm": "batchnorm, training", "stored": "batchnorm, stored"}
@@ -291,6 +290,11 @@ def _mean(values: tuple[float, ...]) -> float:
     return float(np.mean(values))
 
 
+def _half_range(values: tuple[float, ...]) -> float | None:
+    """Of several seeds; one alone says nothing of it."""
+    return float(np.ptp(values)) / 2 if len(values) > 1 else None
+
+
 def _learnt(settings: Norms) -> Learnt | None:
     """Train each kind; None without PyTorch."""
     try:
@@ -348,7 +352,7 @@ def _draw(
         right.plot(one.losses, [i] * len(one.losses), "o", color="C0", label=None if i else "rate")
         right.plot(one.faster, [i] * len(one.faster), "x", color="C1", label=None if i else "4x the rate")
     right.set_yticks(range(len(KINDS)), KINDS)
-    right.set(title="held-out loss, a mark for each seed", xlabel="nats a byte")
+    right.set(title="held-out loss, by seed", xlabel="nats a byte")
     right.legend(fontsize=8)
 
 

@@ -39,7 +39,7 @@ SMALL_BRANCHES = "post, small branches"
 class Placement(Settings):
     """The grid, and how each network is trained."""
 
-    layers: str = option("6,12,48", "Depths, by commas.", small="4,32")
+    layers: str = option("6,12,48", "Depths, by commas.", small="4,28")
     warmups: str = option("0,15", "Steps of warm-up, by commas.", small="15")
     seeds: int = option(2, "How often each is trained, from other weights.", small=1, least=1)
     steps: int = option(80, "Steps of a training.", small=60, least=30)
@@ -180,7 +180,7 @@ def _row(runs: list[Run]) -> tuple[Cell, ...]:
     norms = [norm for r in runs for norm in r.course.norms if math.isfinite(norm)]
     return (
         f"{sum(r.learnt for r in runs)} of {len(runs)}", sum(r.course.diverged for r in runs),
-        float(np.mean(losses)) if losses else None, float(np.ptp(losses)) / 2 if losses else None,
+        float(np.mean(losses)) if losses else None, float(np.ptp(losses)) / 2 if len(losses) > 1 else None,
         sum(len(r.course.spikes) for r in runs), max(norms) if norms else None,
     )  # fmt: skip
 

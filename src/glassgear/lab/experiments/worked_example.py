@@ -114,14 +114,16 @@ def run(settings: Settings) -> Result:
     silu_rows = tuple((x, t, float(y)) for (x, t), y in zip(SILU, silu, strict=True))
     count = len(units) + len(SILU)
     exact = sum(u <= 0.5 + 1e-3 for u in units + silu_units)
+    rest = count - exact
+    others = f" and {rest} within one unit of the last digit" if rest else ""
+    others_zh = f"，其余 {rest} 个只差末位一个单位" if rest else ""
     return Result(
         Verdict(
             "confirmed" if good else "refuted",
-            f"{count} printed numbers come out of the ordinary engine, {exact} as printed and the others "
-            f"within one unit of the last digit."
+            f"{count} printed numbers come out of the ordinary engine, {exact} as printed{others}."
             if good
             else f"a number is {worst:.1f} units of its last digit away.",
-            f"文中印出的 {count} 个数都由同一个引擎算出：{exact} 个完全一致，其余只差末位一个单位。"
+            f"文中印出的 {count} 个数都由同一个引擎算出：{exact} 个完全一致{others_zh}。"
             if good
             else f"有一个数与文中相差末位 {worst:.1f} 个单位。",
         ),

@@ -155,7 +155,7 @@ def _place(
     """An index as it was given, brought to the value's shape."""
     if index is None:
         return _largest(desk, node, token, shape)
-    given = (index,) if isinstance(index, int | np.integer) else tuple(index)
+    given = _numbers(index)
     if len(given) == 2 and len(shape) == 1:
         given = _by_head(node, given)
     fits = len(given) == len(shape) and all(-n <= i < n for i, n in zip(given, shape, strict=True))
@@ -166,6 +166,14 @@ def _place(
             f"{node.path} has no number at {asked}: it has {have or 'one number, which takes no index'}"
         )
     return tuple(int(i) % n for i, n in zip(given, shape, strict=True))
+
+
+def _numbers(index: object) -> tuple[int, ...]:
+    """An index as a caller gave it, checked."""
+    parts = index if isinstance(index, tuple | list | np.ndarray) else (index,)
+    if not all(isinstance(part, int | np.integer) and not isinstance(part, bool) for part in parts):
+        raise SettingError(f"index must be a whole number, or several such as (4, 5), found {index!r:.60}")
+    return tuple(int(part) for part in parts)
 
 
 def _by_head(node: Node, given: tuple[int, ...]) -> tuple[int, ...]:

@@ -16,10 +16,32 @@ function show(title, ...content) {
   const window_ = h("dialog", { "aria-label": title }, h("h2", { text: title }), content);
   window_.addEventListener("close", () => { window_.remove(); if (open === window_) open = null; });
   window_.addEventListener("click", (event) => { if (event.target === window_) window_.close(); });
+  window_.querySelector(".actions")?.before(h("p", { class: "notice", role: "alert", hidden: true }));
   document.body.append(window_);
   window_.showModal();
   open = window_;
   return window_;
+}
+
+/** Say in the window what is wrong; "" takes it back. */
+function wrong(text) {
+  const line = open.querySelector(".notice");
+  line.textContent = text;
+  line.hidden = !text;
+}
+
+/** Do it, and close the window once it is done; if it fails, everything stays as it was chosen. */
+async function attempt(work) {
+  const window_ = open, button = window_.querySelector(".primary");
+  if (button.disabled) return;
+  wrong("");
+  button.disabled = true;
+  try {
+    await work();
+    window_.close();
+  } catch (error) {
+    if (open === window_) wrong(error.message);
+  } finally { button.disabled = false; }
 }
 
 /** Whether one is open. */
@@ -53,21 +75,29 @@ const KINDS = {
 /** Choose what to switch off or swap; `run(changes)` runs it beside the original. */
 export function changes(run) {
   const list = [...state.changes], layers = state.tree?.layers ?? 1;
-  const node = state.nodes.get(`blocks.${state.open}.attention`), heads = node?.facts?.heads ?? 1;
+  const headsOf = (n) => state.nodes.get(`blocks.${n}.attention`)?.facts?.heads ?? 1, heads = headsOf(state.open);
   const field = (label, control) => h("div", { class: "row" }, h("label", { for: control.id, text: label }), control);
   const kind = h("select", { id: "change-kind", onchange: fit }, Object.keys(KINDS).map((key) => h("option", { value: key, text: t(key) })));
-  const layer = h("input", { type: "number", id: "change-layer", min: 0, max: layers - 1, value: state.open });
-  const head = h("input", { type: "number", id: "change-head", min: 0, max: heads - 1, value: Math.min(state.head, heads - 1) });
+  const layer = h("input", { type: "number", id: "change-layer", min: 0, max: layers - 1, step: 1, value: state.open, oninput: fit });
+  const head = h("input", { type: "number", id: "change-head", min: 0, max: heads - 1, step: 1, value: Math.min(state.head, heads - 1) });
   const to = h("select", { id: "change-to" }, (state.tree?.activations ?? ["relu", "gelu", "silu", "identity"]).map((name) => h("option", { text: name })));
   const rows = [field(t("change_what"), kind), field(t("where"), layer), field(t("which_head"), head), field(t("to"), to)];
   const items = h("ul", { class: "list-of-changes" });
-  function fit() { rows[2].hidden = kind.value !== "zero_head"; rows[3].hidden = kind.value !== "swap_activation"; }
-  function add() { const one = KINDS[kind.value](Number(layer.value), Number(head.value), to.value); if (!list.some((c) => JSON.stringify(c) === JSON.stringify(one))) list.push(one); draw(); }
+  function fit() { head.max = headsOf(layer.value) - 1; rows[2].hidden = kind.value !== "zero_head"; rows[3].hidden = kind.value !== "swap_activation"; }
+  const within = (field) => field.value !== "" && field.checkValidity();
+  function add() {
+    const said = !within(layer) ? t("layer_limits", { n: layers - 1 }) : kind.value === "zero_head" && !within(head) ? t("head_limits", { layer: layer.value, n: head.max }) : "";
+    wrong(said);
+    if (said) return false;
+    const one = KINDS[kind.value](Number(layer.value), Number(head.value), to.value); if (!list.some((c) => JSON.stringify(c) === JSON.stringify(one))) list.push(one);
+    draw();
+    return true;
+  }
   function draw() { items.replaceChildren(...list.map((change, i) => h("li", {}, changeWords(change), h("button", { class: "quiet", onclick: () => { list.splice(i, 1); draw(); }, text: t("remove") })))); }
   fit(); draw();
   show(t("change_title"), rows, h("button", { id: "change-add", onclick: add, text: t("add_change") }), items,
     h("div", { class: "actions" }, h("button", { onclick: () => open.close(), text: t("cancel") }),
-      h("button", { class: "primary", id: "change-apply", onclick: () => { if (!list.length) add(); open.close(); run(list); }, text: t("apply") })));
+      h("button", { class: "primary", id: "change-apply", onclick: () => { if (list.length || add()) attempt(() => run(list)); }, text: t("apply") })));
   kind.focus();
 }
 
@@ -80,7 +110,7 @@ function modelField(id, value) {
 /** Name another model; `load(name)` loads it. */
 export function model(load) {
   const [field, names] = modelField("model-name", "");
-  const go = () => { if (!field.value.trim()) return; open.close(); load(field.value.trim()); };
+  const go = () => { if (field.value.trim()) attempt(() => load(field.value.trim())); };
   field.addEventListener("keydown", (event) => { if (event.key === "Enter") go(); });
   show(t("model"), h("div", { class: "row" }, h("label", { for: "model-name", text: t("model") }), field, names), h("p", { class: "small", text: t("model_hint") }),
     h("div", { class: "actions" }, h("button", { onclick: () => open.close(), text: t("cancel") }), h("button", { class: "primary", id: "model-load", onclick: go, text: t("load") })));
@@ -91,7 +121,7 @@ export function model(load) {
 export function compare(run, clear) {
   const [model, names] = modelField("other-model", state.other?.model ?? state.model);
   const prompt = h("input", { type: "text", id: "other-prompt", value: state.other?.prompt ?? state.prompt });
-  const go = () => { open.close(); run(model.value.trim() || state.model, prompt.value); };
+  const go = () => attempt(() => run(model.value.trim() || state.model, prompt.value));
   prompt.addEventListener("keydown", (event) => { if (event.key === "Enter") go(); });
   show(t("compare_title"), h("div", { class: "row" }, h("label", { for: "other-prompt", text: t("prompt") }), prompt), h("div", { class: "row" }, h("label", { for: "other-model", text: t("model") }), model, names),
     h("div", { class: "actions" }, state.other ? h("button", { onclick: () => { open.close(); clear(); }, text: t("clear_other") }) : null, h("button", { onclick: () => open.close(), text: t("cancel") }), h("button", { class: "primary", id: "other-run", onclick: go, text: t("run") })));

@@ -35,6 +35,14 @@ export function swap(parent, ...children) {
   if (key) parent.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }
 
+/** Scroll a box until an element in it is in view; the document stays where it is. */
+export function reveal(box, element) {
+  if (!box || !element) return;
+  const outer = box.getBoundingClientRect(), inner = element.getBoundingClientRect();
+  if (inner.top < outer.top) box.scrollTop -= outer.top - inner.top;
+  else if (inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom;
+}
+
 /** Whether things may move. */
 export const moves = () => !matchMedia("(prefers-reduced-motion: reduce)").matches;
 

@@ -1,5 +1,9 @@
 /** The page's state as the part of a link behind `#`, and back. Pure functions. */
 
+import { languages } from "./texts.js";
+
+export const VIEWS = ["value", "prompt", "growth", "heads", "lens", "sampling", "cache", "compare"];
+
 export const SAMPLING = {
   temperature: ["t", 0.8], top_k: ["k", 40], top_p: ["p", 0.95], min_p: ["m", 0.05],
   repetition_penalty: ["r", 1], seed: ["s", 1],
@@ -36,6 +40,8 @@ export function decode(hash) {
   }
   const state = {};
   for (const [key, name] of PLAIN) if (given.get(key)) state[name] = given.get(key);
+  if (!VIEWS.includes(state.view)) delete state.view;
+  if (!languages.includes(state.language)) delete state.language;
   for (const [key, name] of WHOLE) if (/^\d{1,9}$/.test(given.get(key) ?? "")) state[name] = Number(given.get(key));
   if (/^\d+(,\d+)*$/.test(given.get("i") ?? "")) state.index = given.get("i").split(",").map(Number);
   if (given.has("s")) state.sampling = samplingOf(given.get("s"));

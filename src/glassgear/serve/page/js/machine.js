@@ -1,7 +1,7 @@
 /** Left: the machine, drawn from the gear tree, with the current token's values as strips of colour. */
 
 import { latest, slice } from "./api.js";
-import { byId, h, moves, s, swap } from "./dom.js";
+import { byId, h, moves, reveal, s, swap } from "./dom.js";
 import { grouped, percent, short } from "./format.js";
 import { quoted } from "./pieces.js";
 import * as scale from "./scale.js";
@@ -310,7 +310,7 @@ function mark() {
     node.classList.toggle("selected", chosen);
     node.classList.toggle("changed", off.has(node.dataset.gear) || off.has(node.dataset.value));
     node.setAttribute("tabindex", chosen ? 0 : -1);
-    if (chosen) node.scrollIntoView({ block: "nearest" });
+    if (chosen) reveal(svg.closest(".machine-scroll"), node);
   }
 }
 
@@ -358,8 +358,9 @@ function card() {
   const node = state.nodes.get(state.gear) ?? nodeOf(state.gear);
   if (!node) return;
   const held = node.parameters ? `${grouped(node.parameters)} · ${percent(node.share ?? 0)} ${t("share_of_model")}` : t("no_parameters");
+  const formula = (node.formula ?? "").replaceAll("`", ""); // names in a docstring are marked with them
   swap(byId("gear-card"), h("h2", {}, fullName(node.path), h("small", { text: node.kind })),
-    h("p", { class: "formula", text: node.formula || "", title: node.formula || "" }), h("p", { class: "small", text: held }));
+    h("p", { class: "formula", text: formula, title: formula }), h("p", { class: "small", text: held }));
 }
 
 /** Let the current token run through the machine once. */

@@ -6,7 +6,7 @@ import * as dialogs from "./dialogs.js";
 import { byId, h, later, swap } from "./dom.js";
 import * as explaining from "./explain.js";
 import { grouped, short } from "./format.js";
-import { decode, defaultSampling, encode } from "./link.js";
+import { VIEWS, decode, defaultSampling, encode } from "./link.js";
 import * as machine from "./machine.js";
 import * as panels from "./panels.js";
 import { blockOf, nodeOf, on, set, state } from "./store.js";
@@ -15,8 +15,7 @@ import * as tour from "./tour.js";
 import * as valueView from "./valueview.js";
 import * as views from "./views.js";
 
-const VIEWS = ["value", "prompt", "growth", "heads", "lens", "sampling", "cache", "compare"];
-const FIRST_PROMPT = { en: "The cat sat on the mat because it", zh: "The cat sat on the mat because it" };
+const FIRST_PROMPT = "The cat sat on the mat because it", STORY = "Once upon a time, Lily had a red ball. One day";
 const PAUSE = 260; // ms between tokens while playing
 
 let working = Promise.resolve(), habitsFor = "", left = null; // habits' run and length; where the example was opened from
@@ -26,17 +25,31 @@ let working = Promise.resolve(), habitsFor = "", left = null; // habits' run and
 function trouble(error) {
   if (error?.name === "AbortError") return;
   say(error.message, true);
+  set({ failed: error.message });
+}
+
+/** What went wrong, where the values are, with a way on. */
+function failure() {
+  const box = byId("trouble"), stale = Boolean(state.run) && (state.prompt !== state.ran || state.model !== state.tree?.model);
+  document.body.classList.toggle("stale", Boolean(state.failed) && stale);
+  box.hidden = !state.failed;
+  if (box.hidden) return;
+  const edit = () => { byId("prompt").focus(); byId("prompt").select(); };
+  const button = (key, work, name) => h("button", { onclick: work, class: name ?? null, text: t(key), data: { key: `f ${key}` } });
+  swap(box, h("p", { class: "strong", text: state.failed }), stale ? h("p", { text: t("stale", { a: [...state.ran].slice(0, 60).join("") }) }) : null,
+    h("div", { class: "choices-row" }, stale ? button("back_to", () => set({ prompt: state.ran, model: state.tree.model, failed: "" }), "primary") : null,
+      stale || !state.run ? [button("edit_prompt", edit), state.tree ? button("try_again", () => queue(() => startRun())) : null] : button("dismiss", () => set({ failed: "" }))));
 }
 
 function say(text, bad = false) {
   const line = byId("status");
-  line.textContent = text;
+  line.textContent = line.title = text;
   line.className = bad ? "bad" : "";
 }
 
 function busy(text) {
   const line = byId("status");
-  line.textContent = text;
+  line.textContent = line.title = text;
   line.className = text ? "busy" : "";
   document.body.setAttribute("aria-busy", String(Boolean(text)));
 }
@@ -107,8 +120,16 @@ const zoom = {
 
 /** One thing after the other: a run isn't stepped while it is loading. */
 function queue(work) {
-  working = working.then(work).catch((error) => { busy(""); set({ playing: false }); trouble(error); });
+  working = working.then(work).then(() => { if (state.prompt === state.ran) set({ failed: "" }); }).catch((error) => { busy(""); set({ playing: false }); trouble(error); });
   return working;
+}
+
+/** The same for a window that says itself what went wrong: the promise fails with it. */
+async function attempt(work) {
+  let wrong = null;
+  await queue(() => Promise.resolve().then(work).catch((error) => { wrong = error; busy(""); }));
+  if (wrong && !dialogs.isOpen()) trouble(wrong);
+  if (wrong) throw wrong;
 }
 
 async function loadModel(name) {
@@ -136,13 +157,19 @@ function blank() {
 
 const asked = (model, prompt, changes) => ({ model, prompt, chat: state.chat && model !== exampleName(), sampling: state.sampling, changes });
 
-async function startRun({ made = 0 } = {}) {
+/** Run the prompt; what is there of an older one is dimmed meanwhile. */
+async function startRun(options) {
   busy(t("running"));
-  const before = state.run, began = await post("runs", asked(state.model, state.prompt, []));
+  document.body.classList.add("running");
+  try { await runPrompt(options); } finally { document.body.classList.remove("running"); }
+}
+
+async function runPrompt({ made = 0 } = {}) {
+  const before = state.run, { prompt } = state, began = await post("runs", asked(state.model, prompt, []));
+  const answer = await post(`runs/${began.run}/step`, { count: 0, sampling: state.sampling }).catch((error) => { forget(began.run); throw error; });
   valueView.values.clear();
   explaining.close();
-  const answer = await post(`runs/${began.run}/step`, { count: 0, sampling: state.sampling });
-  set({ run: began.run, ids: began.ids, texts: began.texts, bytes: began.bytes ?? [], special: began.special ?? [], promptLength: began.prompt ?? began.ids.length, pipeline: began.pipeline, warnings: began.warnings ?? [], done: null, tokensRun: 0, growth: null, lens: null, heads: null, habits: null, candidates: null, comparison: null });
+  set({ ran: prompt, failed: "", run: began.run, ids: began.ids, texts: began.texts, bytes: began.bytes ?? [], special: began.special ?? [], promptLength: began.prompt ?? began.ids.length, pipeline: began.pipeline, warnings: began.warnings ?? [], done: null, tokensRun: 0, growth: null, lens: null, heads: null, habits: null, candidates: null, comparison: null });
   took(answer);
   if (made) took(await post(`runs/${began.run}/step`, { count: made }));
   set({ token: state.texts.length - 1, made });
@@ -159,8 +186,11 @@ function took(answer) {
   set({ ids: joined("ids"), texts: joined("texts"), bytes: state.bytes.length || answer.bytes ? joined("bytes") : [], special: joined("special"), tokensRun: answer.tokens_run, done: answer.done ?? null });
 }
 
+/** Whether a token can be added: an encoder has none to say. */
+const canStep = () => Boolean(state.run) && !state.done && state.nodes.has("head") && state.tree?.causal !== false;
+
 async function step(count = 1) {
-  if (!state.run || state.done) { set({ playing: false }); return; }
+  if (!canStep()) { set({ playing: false }); return; }
   const began = performance.now(), answer = await post(`runs/${state.run}/step`, { count, sampling: state.sampling });
   took(answer);
   set({ token: state.texts.length - 1, made: state.texts.length - state.promptLength });
@@ -197,6 +227,7 @@ async function choose(id) {
 
 async function play() {
   if (state.playing) { set({ playing: false }); return; }
+  if (!canStep()) return;
   set({ playing: true });
   while (state.playing && !state.done) {
     const began = performance.now();
@@ -210,12 +241,12 @@ async function play() {
 
 async function beside(model, prompt, changes, label) {
   busy(t("running"));
-  if (state.other) forget(state.other.run);
   if (model !== state.model) await post("models", { model });
   const began = await post("runs", asked(model, prompt, changes));
-  const answer = await post(`runs/${began.run}/step`, { count: state.made });
+  const answer = await post(`runs/${began.run}/step`, { count: state.made }).catch((error) => { forget(began.run); throw error; });
   const all = (name) => [...(began[name] ?? []), ...(answer[name] ?? [])];
-  set({ other: { run: began.run, model, prompt, label, ids: all("ids"), texts: all("texts"), bytes: all("bytes"), special: all("special"), promptLength: began.prompt }, view: "compare" });
+  if (state.other) forget(state.other.run);
+  set({ changes, comparison: null, other: { run: began.run, model, prompt, label, ids: all("ids"), texts: all("texts"), bytes: all("bytes"), special: all("special"), promptLength: began.prompt }, view: "compare" });
   await compareRuns();
   busy("");
 }
@@ -229,12 +260,8 @@ async function both(what, body) {
 }
 
 async function compareRuns() {
-  // Where the texts have parted, other tokens would be compared: the last one that both share tells more.
-  const parts = state.ids.findIndex((id, i) => id !== state.other.ids[i]);
-  const body = { a: state.run, b: state.other.run }, shared = parts < 0 ? state.tokensRun - 1 : parts - 1;
-  if (shared >= 0) body.token = shared;
-  const found = await post("compare", body);
-  if (state.other) set({ comparison: { token: body.token, ...found } });
+  const found = await post("compare", { a: state.run, b: state.other.run });
+  if (state.other) set({ comparison: found });
 }
 
 function clearOther() {
@@ -242,10 +269,9 @@ function clearOther() {
   set({ other: null, comparison: null, changes: [] });
 }
 
-function runChanges(changes) {
-  set({ changes });
+async function runChanges(changes) {
   if (!changes.length) { clearOther(); return; }
-  queue(() => beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", ")));
+  await attempt(() => beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", ")));
 }
 
 /* ---- what follows from a run ---- */
@@ -298,10 +324,11 @@ const candidatesSoon = later(40, candidates), lensSoon = later(220, lens), aroun
 
 function buildMiddle() {
   const bar = h("div", { class: "views", role: "tablist", id: "views" });
-  const strip = h("section", { class: "tour", id: "tour", hidden: true }), value = h("div", { class: "stage", id: "view-value" }), other = h("div", { class: "stage pad", id: "view-other", tabindex: -1, hidden: true });
-  byId("middle").append(bar, strip, value, other);
+  const strip = h("section", { class: "tour", id: "tour", hidden: true }), failed = h("section", { class: "notice trouble", id: "trouble", role: "alert", hidden: true }), value = h("div", { class: "stage", id: "view-value" }), other = h("div", { class: "stage pad", id: "view-other", tabindex: -1, hidden: true });
+  byId("middle").append(bar, strip, failed, value, other);
   valueView.start(value, { select, token, trouble, point });
   on("view language", tabs);
+  on("failed run prompt model tree language", failure);
   on("view language theme tree texts token lens growth heads habits habit candidates cache comparison other pipeline warnings chat", view);
   on("tour language tree value", tour.render);
 }
@@ -326,7 +353,7 @@ function view() {
   if (!own && state.tree) views[state.view](byId("view-other"), viewActions);
 }
 
-const openCompare = () => dialogs.compare((model, prompt) => queue(() => { set({ changes: [] }); return beside(model, prompt, [], model === state.model ? `“${prompt}”` : `${model} · “${prompt}”`); }), clearOther);
+const openCompare = () => dialogs.compare((model, prompt) => attempt(() => beside(model, prompt, [], model === state.model ? `“${prompt}”` : `${model} · “${prompt}”`)), clearOther);
 
 /* ---- bar, keys, link ---- */
 
@@ -335,7 +362,7 @@ function bar() {
   byId("model").addEventListener("change", (event) => {
     const name = event.target.value;
     event.target.value = state.model;
-    if (name) changeModel(name); else dialogs.model(changeModel);
+    if (name) changeModel(name); else dialogs.model((other) => attempt(() => toModel(other)));
   });
   byId("step").addEventListener("click", () => queue(() => step()));
   byId("back").addEventListener("click", () => queue(() => back()));
@@ -350,7 +377,7 @@ function bar() {
   on("about model language", models);
   on("prompt", () => { if (document.activeElement !== byId("prompt")) byId("prompt").value = state.prompt; });
   on("playing", () => byId("play").setAttribute("aria-pressed", String(state.playing)));
-  on("run done texts promptLength", () => { byId("step").disabled = byId("play").disabled = !state.run || Boolean(state.done) || !state.nodes.has("head"); byId("back").disabled = state.texts.length <= state.promptLength; });
+  on("run done texts promptLength tree", () => { byId("step").disabled = byId("play").disabled = !canStep(); byId("back").disabled = state.texts.length <= state.promptLength; });
   on("tour", () => byId("tour-open").setAttribute("aria-pressed", String(Boolean(state.tour))));
   on("language tree", facts);
 }
@@ -362,18 +389,22 @@ function models() {
 }
 
 /** Load another model and run the prompt; the worked example has its own, and gives the old one back. */
-function changeModel(name) {
+const changeModel = (name) => queue(() => toModel(name));
+
+async function toModel(name) {
   const example = exampleOf(name), from = state.model;
-  return queue(async () => {
-    if (example && !exampleOf(from)) left = { model: from, prompt: state.prompt, open: state.open };
-    const prompt = example ?? (exampleOf(from) ? left?.prompt ?? FIRST_PROMPT[state.language] : state.prompt);
-    await loadModel(name);
-    set({ prompt, playing: false, ...(exampleOf(from) && left ? { open: Math.min(left.open, state.tree.layers - 1) } : {}) });
-    clearOther();
-    await startRun();
-    set({ about: await get("about") });
-  });
+  if (example && !exampleOf(from)) left = { model: from, prompt: state.prompt, open: state.open };
+  const untouched = state.prompt === firstPrompt(from) ? firstPrompt(name) : state.prompt;
+  const prompt = example ?? (exampleOf(from) ? left?.prompt ?? firstPrompt(name) : untouched);
+  await loadModel(name);
+  set({ prompt, playing: false, ...(exampleOf(from) && left ? { open: Math.min(left.open, state.tree.layers - 1) } : {}) });
+  clearOther();
+  await startRun();
+  set({ about: await get("about") });
 }
+
+/** What a model starts with: one that knows stories alone, with a story. */
+const firstPrompt = (name) => exampleOf(name) ?? (/(^|\/)tiny-stories/.test(name) ? STORY : FIRST_PROMPT);
 
 /** The prompt of the example that has this name, if it is one. */
 const exampleOf = (name) => state.about?.models.find((one) => one.name === name)?.example;
@@ -390,7 +421,7 @@ const KEYS = {
   " ": play, n: () => queue(() => step()), N: () => queue(() => step()), Enter: () => queue(() => step()), Backspace: () => queue(() => back()), "/": () => { byId("prompt").focus(); byId("prompt").select(); },
   "?": dialogs.help, "+": zoom.in, "=": zoom.in, "-": zoom.out, "[": () => layer(state.open - 1), "]": () => layer(state.open + 1),
   t: () => byId("tour-open").click(), T: () => byId("tour-open").click(),
-  Escape: () => { if (state.numbers.length) explaining.close(); else if (state.tour) tour.go(""); else if (state.focus) set({ focus: "" }); },
+  Escape: () => { if (state.numbers.length && !(state.tour && exampleOf(state.model))) explaining.close(); else if (state.tour) tour.go(""); else if (state.focus) set({ focus: "" }); },
 };
 
 function keys(event) {
@@ -425,7 +456,7 @@ function themes() {
 async function follow(given) {
   const name = given.model || state.model || otherModel();
   if (given.open === undefined && blockOf(given.value ?? given.gear ?? "") >= 0) given.open = blockOf(given.value ?? given.gear);
-  set({ ...given, prompt: given.prompt ?? exampleOf(name) ?? FIRST_PROMPT[state.language] });
+  set({ ...given, prompt: given.prompt ?? firstPrompt(name) });
   byId("prompt").value = state.prompt;
   if (state.model !== state.tree?.model) await loadModel(name);
   await startRun({ made: given.made ?? 0 });

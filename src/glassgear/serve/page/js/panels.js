@@ -1,6 +1,6 @@
 /** Right: the text so far, what may come next, the sampler, what each layer would say, the gear's ledger. */
 
-import { byId, h, swap } from "./dom.js";
+import { byId, h, reveal, swap } from "./dom.js";
 import { bytes, grouped, number, percent } from "./format.js";
 import { SAMPLING, defaultSampling } from "./link.js";
 import { chips, quoted, visible } from "./pieces.js";
@@ -44,9 +44,9 @@ function marked(text) {
 function text() {
   const made = chips(state.texts, state.bytes, state.special);
   const line = h("div", { class: "chips" }, made.map((chip, i) => chipOf(chip, i, { current: state.token, made: i >= state.promptLength, onclick: () => actions.token(i), title: `${t("token_no", { n: i })} · id ${state.ids[i]}` })));
-  swap(byId("text"), h("header", {}, h("h2", { text: state.other ? t("original") : t("text") }), h("small", { text: state.texts.length ? t("tokens", { n: state.texts.length }) : "" })), line, reading.line,
+  swap(byId("text"), h("header", {}, h("h2", { text: state.other ? t("original") : t("text") }), h("small", { text: state.texts.length ? t(state.texts.length === 1 ? "one_tokens" : "tokens", { n: state.texts.length }) : "" })), line, reading.line,
     state.done ? h("p", { class: "small", text: state.done === "stop" ? t("stopped") : t("full") }) : null, other());
-  byId("text").querySelector(".current")?.scrollIntoView({ block: "nearest" });
+  reveal(byId("text").querySelector(".chips"), byId("text").querySelector(".current"));
   reading.refresh();
 }
 

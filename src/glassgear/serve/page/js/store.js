@@ -8,10 +8,10 @@ export const state = {
   index: [], head: 0, view: "value", language: "en", made: 0, open: 0, tour: "", habit: "",
   // what the server said
   about: null, tree: null, nodes: new Map(), run: null, ids: [], texts: [], bytes: [], special: [], promptLength: 0,
-  tokensRun: 0, done: null, pipeline: null, warnings: [], candidates: null, lens: null, growth: null, cache: null, habits: null,
+  tokensRun: 0, ran: "", done: null, pipeline: null, warnings: [], candidates: null, lens: null, growth: null, cache: null, habits: null,
   other: null, comparison: null,
   // the page's own
-  theme: "light", playing: false, busy: "", focus: "", numbers: [], look: -1,
+  theme: "light", failed: "", playing: false, busy: "", focus: "", numbers: [], look: -1,
 };
 
 const listeners = [];

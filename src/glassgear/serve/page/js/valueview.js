@@ -124,7 +124,7 @@ function limitFrom(summary) {
 
 function stats(found) {
   const entry = (name, value, bad) => h("span", { class: bad ? "bad" : "" }, `${name} `, h("b", { text: value }));
-  const shape = found.axes.map((axis, i) => t(`many_${axis}`, { n: grouped(found.shape[i]) })).join(" × ");
+  const shape = found.axes.map((axis, i) => t(`${found.shape[i] === 1 ? "one" : "many"}_${axis}`, { n: grouped(found.shape[i]) })).join(" × ");
   const broken = (found.nan ?? 0) + (found.axes.at(-1) === "seen" ? 0 : found.inf ?? 0);
   swap(byId("stats"), h("span", { text: shape }), entry(t("mean"), number(found.mean, 3)), entry(t("std"), number(found.std, 3)), entry(t("min"), number(found.min, 3)), entry(t("max"), number(found.max, 3)),
     found.zeros > 0.001 ? entry(t("zeros"), percent(found.zeros)) : null, broken ? entry(t("bad_numbers"), broken, true) : null);

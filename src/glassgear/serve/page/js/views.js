@@ -131,16 +131,31 @@ export function compare(box, actions) {
     return;
   }
   const first = state.ids.findIndex((id, i) => id !== state.other.ids[i]);
-  swap(box, h("p", { class: "strong", text: state.other.label }), h("p", { class: "small", text: [first < 0 ? t("tokens_same") : t("tokens_differ", { n: first }), found.token === undefined ? "" : t("compare_at", { n: found.token, a: labelOf(found.token) })].join(" ") }), outputs(found), intro("compare_intro"), differences(found, actions));
+  swap(box, h("p", { class: "strong", text: state.other.label }), h("p", { class: "small", text: [first < 0 ? t("tokens_same") : t("tokens_differ", { n: first }), where(found)].join(" ") }),
+    found.alike ? null : h("p", { class: "notice", text: t("compare_trees") }), outputs(found), found.alike ? [intro("compare_intro"), differences(found, actions)] : null);
+}
+
+/** At which token of each run. */
+function where(found) {
+  const a = labelOf(found.token), { texts, bytes: hexes } = state.other, m = found.other_token;
+  const b = texts[m] === undefined ? "" : quoted({ text: texts[m], bytes: hexes[m] });
+  return m === found.token && a === b ? t("compare_at", { n: m, a }) : t("compare_both", { n: found.token, a, m, b });
 }
 
 function outputs(found) {
-  const changed = found.logits?.top_changed ?? [];
-  if (!changed.length) return null;
-  const bar = (p) => h("div", { class: "bar-one" }, h("i", { style: { width: `${100 * p}%` } }));
-  const value = (entry, names) => names.map((name) => entry[name]).find((v) => v !== undefined) ?? 0;
+  if (!found.logits) return null;
+  const listed = found.logits.candidates, bar = (p) => h("div", { class: "bar-one" }, h("i", { style: { width: `${100 * p}%` } }));
+  if (!listed) return favourites(found, bar);
   return h("section", {}, h("h3", { text: `${t("outputs")} · ${t("kl", { n: number(found.logits.kl, 3) })}` }), h("table", { class: "terms" }, h("thead", {}, h("tr", {}, h("th"), h("th", { text: t("before") }), h("th"), h("th", { text: t("after_change") }), h("th"))),
-    h("tbody", {}, changed.slice(0, 8).map((entry) => { const a = value(entry, ["a", "before", "probability_a"]), b = value(entry, ["b", "after", "probability_b"]); return h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), h("td", { class: "grow" }, bar(a)), h("td", { class: "n", text: percent(a) }), h("td", { class: "grow" }, bar(b)), h("td", { class: "n", text: percent(b) })); }))));
+    h("tbody", {}, listed.slice(0, 8).map((entry) => h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), [entry.a, entry.b].map((p) => [h("td", { class: "grow" }, bar(p)), h("td", { class: "n", text: percent(p) })]))))));
+}
+
+/** Models with other vocabularies: what each of them would say, side by side. */
+function favourites(found, bar) {
+  const column = (title, rows) => h("section", {}, h("h3", { text: title }), h("table", { class: "terms" }, h("tbody", {}, rows.slice(0, 8).map((entry) =>
+    h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), h("td", { class: "grow" }, bar(entry.probability)), h("td", { class: "n", text: percent(entry.probability) }))))));
+  return h("section", {}, h("h3", { text: t("next_of_each") }), h("p", { class: "small", text: t("compare_words") }),
+    h("div", { class: "two" }, column(state.model.split("/").pop(), found.logits.a), column(state.other.model.split("/").pop(), found.logits.b)));
 }
 
 function differences(found, actions) {
