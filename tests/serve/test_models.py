@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassgear.errors import TokenizerError
+from glassgear.errors import SettingError, TokenizerError
 from glassgear.lab.experiments import worked_example
 from glassgear.model.gears import walk
 from glassgear.sampling import Sampling
@@ -217,3 +217,13 @@ def test_a_few_words_are_told_apart_by_looking() -> None:
         words.encode("abc")
     with pytest.raises(TokenizerError, match="no token 4"):
         words.piece(4)
+
+
+def test_nobody_has_to_make_room_for_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = models.Models(in_use=lambda: {"busy"})
+    full.add("busy", language_model("llama"))
+    monkeypatch.setattr(models, "MOST", 1)
+    with pytest.raises(models.UnknownName, match="no-such-model"):
+        full.load("no-such-model")
+    with pytest.raises(SettingError, match="1 models are loaded and in use"):
+        full.load("tiny-stories")

@@ -127,13 +127,16 @@ class Models:
             SettingError: as many models as there may be are in use.
         """
         from glassgear.loading import load
+        from glassgear.weights.described import open_named
 
         with self.lock:
             found = self.entries.get(name)
             if found is None:
-                self._make_room()
                 more: dict[str, Any] = {"random": True, "seed": seed} if random else {}
                 try:
+                    if name != NAME:
+                        open_named(name)  # nobody has to make room for what isn't there
+                    self._make_room()
                     if name == NAME:
                         model = worked_example(self.options)
                     else:

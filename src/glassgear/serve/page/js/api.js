@@ -48,7 +48,7 @@ export async function slice(run, path, given, signal) {
 /** Runs the newest call only: an older one that is still under way is ended, and its answer ignored. */
 export function latest(work) {
   let now = null;
-  return async (...args) => {
+  const ask = async (...args) => {
     now?.abort();
     const mine = (now = new AbortController());
     try {
@@ -59,4 +59,6 @@ export function latest(work) {
       throw trouble;
     }
   };
+  ask.stop = () => { now?.abort(); now = null; };
+  return ask;
 }

@@ -212,6 +212,7 @@ async function shorten(count) {
   const length = Math.max(state.promptLength, state.texts.length - count);
   const cut = (name) => state[name].slice(0, length);
   valueView.values.clear(length);
+  for (const ask of [askCandidates, askLens, askHeads]) ask.stop(); // what is under way may be about such a token
   set({ token: length - 1, ids: cut("ids"), texts: cut("texts"), bytes: cut("bytes"), special: cut("special"), tokensRun: Math.min(state.tokensRun, length), done: null, growth: null, habits: null });
   took(await post(`runs/${state.run}/back`, { count }));
 }
