@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -115,6 +116,50 @@ def mean_shares(model: LanguageModel, ids: list[int]) -> list[tuple[str, float, 
     return rows
 
 
+@dataclass(frozen=True)
+class Means:
+    """What was found out about the means of what norms read, and how it is said.
+
+    Attributes:
+        english: a sentence for the verdict.
+        chinese: the same.
+        near: whether they are near 0; None where no model was at hand.
+        shares: see `mean_shares`.
+        tables: of the streams.
+        facts: by name.
+        notes: for the reader.
+    """
+
+    english: str = " No model was at hand to look for means."
+    chinese: str = "没有可用的模型来检查均值。"
+    near: bool | None = None
+    shares: tuple[tuple[str, float, float], ...] = ()
+    tables: tuple[Table, ...] = ()
+    facts: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ("no model was looked into: name one with --model",)
+
+
+def _means(settings: Norms) -> Means:
+    """Look for means in what the norms of a model read."""
+    model = model_of(settings, settings.model)
+    if model is None:
+        return Means()
+    shares = mean_shares(model, _ids(model, settings))
+    largest, typical = max(r[1] for r in shares), float(np.median([r[1] for r in shares]))
+    chance = float(np.sqrt(2 / np.pi) / model.gears.dim**0.5)
+    near = float(np.median([r[2] for r in shares])) < 0.02
+    english = (
+        f" In {title(model)} the mean is {typical:.1%} of a row's size ({largest:.0%} at most; chance "
+        f"gives {chance:.1%}): {'near 0, as said' if near else 'not near 0'}."
+    )
+    chinese = (
+        f"{title(model)} 中均值是一行大小的 {typical:.1%}（最多 {largest:.0%}，纯随机为 {chance:.1%}）："
+        f"{'的确接近 0' if near else '并不接近 0'}。"
+    )
+    facts = {"mean_over_rms": typical, "largest_mean_over_rms": largest, "by_chance": chance}
+    return Means(english, chinese, near, tuple(shares), (_streams(title(model), shares),), facts, ())
+
+
 def run(settings: Norms) -> Result:
     """Time the engine's kernels, then look into a model."""
     cost = _cost(settings)
@@ -135,26 +180,11 @@ def run(settings: Norms) -> Result:
         "machine move by some percent.",
         "BatchNorm runs with stored statistics and needs no sums; it could be folded into the next matrix.",
     ]
-    model = model_of(settings, settings.model)
-    english, chinese, near = " No model was at hand to look for means.", "没有可用的模型来检查均值。", None
-    shares: list[tuple[str, float, float]] = []
-    if model is not None:
-        shares = mean_shares(model, _ids(model, settings))
-        largest, typical = max(r[1] for r in shares), float(np.median([r[1] for r in shares]))
-        chance = float(np.sqrt(2 / np.pi) / model.gears.dim**0.5)
-        near = float(np.median([r[2] for r in shares])) < 0.02
-        facts |= {"mean_over_rms": typical, "largest_mean_over_rms": largest, "by_chance": chance}
-        tables.append(_streams(title(model), shares))
-        english = (
-            f" In {title(model)} the mean is {typical:.1%} of a row's size ({largest:.0%} at most; chance "
-            f"gives {chance:.1%}): {'near 0, as said' if near else 'not near 0'}."
-        )
-        chinese = (
-            f"{title(model)} 中均值是一行大小的 {typical:.1%}（最多 {largest:.0%}，纯随机为 {chance:.1%}）："
-            f"{'的确接近 0' if near else '并不接近 0'}。"
-        )
-    else:
-        notes.append("no model was looked into: name one with --model")
+    means = _means(settings)
+    tables += means.tables
+    facts |= means.facts
+    notes += means.notes
+    english, chinese = means.english, means.chinese
     learnt = _learnt(settings)
     if learnt is None:
         notes.append('nothing was trained: that needs PyTorch, pip install "glassgear[torch]"')
@@ -171,7 +201,7 @@ def run(settings: Norms) -> Result:
         ]
         english, chinese = english + learnt.english(), chinese + learnt.chinese()
     outcome: Outcome = "confirmed" if 0.1 <= saved <= 0.3 else "depends"
-    if saved <= 0 or near is False:
+    if saved <= 0 or means.near is False:
         outcome = "refuted"
     return Result(
         Verdict(
@@ -183,7 +213,7 @@ def run(settings: Norms) -> Result:
             f"（文中说 20%）；在这一宽度的整个块里只占 {abs(in_block):.2%}，速度本身不是理由。{chinese}",
         ),
         tuple(tables),
-        (Figure("cost", lambda canvas: _draw(canvas, cost, shares, learnt)),),
+        (Figure("cost", lambda canvas: _draw(canvas, cost, means.shares, learnt)),),
         facts,
         tuple(notes),
     )
@@ -318,7 +348,7 @@ def _ids(model: LanguageModel, settings: Norms) -> list[int]:
         return start_ids(model) + random_ids(model.gears.vocab, 15, settings.seed)
 
 
-def _streams(name: str, shares: list[tuple[str, float, float]]) -> Table:
+def _streams(name: str, shares: Sequence[tuple[str, float, float]]) -> Table:
     """At most a dozen places, from first to last."""
     step = max(1, len(shares) // 12)
     shown = shares[:: step if len(shares) > 12 else 1]
@@ -334,7 +364,10 @@ def _streams(name: str, shares: list[tuple[str, float, float]]) -> Table:
 
 
 def _draw(
-    canvas: Any, cost: list[tuple[Any, ...]], shares: list[tuple[str, float, float]], learnt: Learnt | None
+    canvas: Any,
+    cost: list[tuple[Any, ...]],
+    shares: Sequence[tuple[str, float, float]],
+    learnt: Learnt | None,
 ) -> None:
     left, middle, right = canvas.subplots(1, 3)
     left.barh([row[0] for row in cost], [row[2] for row in cost])
