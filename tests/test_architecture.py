@@ -13,7 +13,7 @@ SOURCE = Path(glassgear.__file__).parent
 
 # A part may import from its own level and from those above it in this list.
 LEVELS = (
-    ("errors", "_version"),
+    ("errors", "_version", "memory"),
     ("arguments", "languages"),
     ("model",),
     ("weights", "text"),

@@ -74,7 +74,7 @@ def test_change_says_which_layers_and_heads_there_are(story: Any) -> None:
     story.fill("#change-head", "7")
     story.click("#change-apply")
     story.wait_for_selector(".other .chip")
-    assert story.locator("dialog").count() == 0
+    wait_until(story, lambda: bool(story.locator("dialog").count() == 0))
 
 
 def test_model_that_is_not_there_is_said_in_the_window(visit: Visit) -> None:

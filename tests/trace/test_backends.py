@@ -157,7 +157,7 @@ class Noting:
 
     def __init__(self) -> None:
         self.plans: dict[object, object] = {}
-        self.seen: list[tuple[str, np.ndarray]] = []
+        self.shown: list[tuple[str, np.ndarray]] = []
         self.place_of: dict[str, np.ndarray] = {}
 
     def wants(self, path: str) -> bool:
@@ -167,8 +167,14 @@ class Noting:
         room = self.place_of[path] = np.zeros((8, *shape), np.float32)
         return int(room.ctypes.data), room.strides[0]
 
+    def same(self, path: str, other: str) -> None:
+        self.place_of[path] = self.place_of[other]
+
+    def seen(self, path: str, shape: tuple[int, int, int]) -> None:
+        return None
+
     def __call__(self, path: str, value: np.ndarray) -> None:
-        self.seen.append((path, value.copy()))
+        self.shown.append((path, value.copy()))
 
 
 def test_rows_of_several_sequences_are_shown_not_copied() -> None:
@@ -181,8 +187,8 @@ def test_rows_of_several_sequences_are_shown_not_copied() -> None:
         backend.step([Chunk(tracks[0], IDS[:1], "all"), Chunk(tracks[1], IDS[1:3], "all")], hook)
         for track in tracks:
             backend.close(track)
-    assert not noting.place_of and len(noting.seen) == len(plain.seen)
-    for (path, one), (name, other) in zip(noting.seen, plain.seen, strict=True):
+    assert not noting.place_of and len(noting.shown) == len(plain.shown)
+    for (path, one), (name, other) in zip(noting.shown, plain.shown, strict=True):
         assert path == name and np.array_equal(one, other)
 
 
@@ -195,8 +201,8 @@ def test_a_sequence_s_rows_go_where_the_watcher_says() -> None:
         backend.step([Chunk(track, IDS[:4], "all")])
         backend.step([Chunk(track, IDS[4:6], "all")], hook)
         backend.close(track)
-    shown = dict(plain.seen)
-    assert set(noting.place_of) | {path for path, _ in noting.seen} == set(shown)
+    shown = dict(plain.shown)
+    assert set(noting.place_of) | {path for path, _ in noting.shown} == set(shown)
     assert "blocks.0.ffn.down" in noting.place_of and "head" not in noting.place_of
     for path, room in noting.place_of.items():
         assert np.array_equal(room[4:6], shown[path]) and not room[:4].any() and not room[6:].any(), path

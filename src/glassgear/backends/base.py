@@ -69,6 +69,18 @@ class Watcher(Protocol):
         """
         ...
 
+    def same(self, path: str, other: str) -> None:
+        """A value equals, number by number, another one whose place was asked for."""
+        ...
+
+    def seen(self, path: str, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
+        """Where scores or weights [head, row, seen] of a step are to be written, if anywhere.
+
+        Returns:
+            A contiguous array of this shape, for one step. None: call me with the value.
+        """
+        ...
+
     def __call__(self, path: str, value: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """As any hook."""
         ...

@@ -130,6 +130,12 @@ class _Stopwatch:
     def place(self, path: str, shape: tuple[int, ...]) -> None:
         """As a `Watcher`: nothing is to be copied."""
 
+    def same(self, path: str, other: str) -> None:
+        """As a `Watcher`: nothing is kept."""
+
+    def seen(self, path: str, shape: tuple[int, int, int]) -> None:
+        """As a `Watcher`: nothing is to be written."""
+
     def __call__(self, path: str, value: Floats) -> None:
         """As any hook."""
         self.times.append((self.kinds.get(path, path), perf_counter()))

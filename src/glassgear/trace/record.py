@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from glassgear.backends.base import Backend, Chunk, Hook
 from glassgear.errors import SettingError
 from glassgear.generate import Chooser
+from glassgear.memory import floats
 from glassgear.trace.shown import SEEN, axes_of, output_of, shown_by
 from glassgear.trace.trace import Trace, Value, kind_of, matches
 
@@ -28,7 +29,7 @@ Floats = NDArray[np.float32]
 Wanted = Literal["all", "last", "none"]
 LIMIT = 2 << 30  # bytes
 PASS = 512  # tokens
-SLAB = 8 << 20  # bytes asked for at a time: in huge pages, and kept by the C library for the next trace
+SLABS = 2 << 20, 16 << 20  # floats that are asked for at a time: at first, and then
 LAST = ("norm", "pooler", "transform", "head")  # gears that see only rows whose logits are asked for
 
 
@@ -167,6 +168,8 @@ class Kept:
     places: dict[str, tuple[int, int]] = field(default_factory=dict)  # their addresses, bytes of a row
     plans: dict[Any, Any] = field(default_factory=dict)
     slab: Floats = field(default_factory=lambda: np.empty(0, np.float32))  # memory for the next values
+    slabs: int = 0
+    address: int = 0  # of the next value's memory
     first: int = 0
     count: int = 0
 
@@ -213,20 +216,32 @@ class Kept:
             return self.places[path]
         if self.first or not self.tokens or path.endswith(".router") or ".experts." in path:
             return None
-        whole = self.whole[path] = self._room((self.tokens, *shape))
-        # `whole.ctypes.data` makes an object each time, which takes ten times as long.
-        self.places[path] = whole.__array_interface__["data"][0], whole.strides[0]
+        row = math.prod(shape)
+        whole = self._room(self.tokens * row)
+        self.places[path] = self.address - whole.nbytes, 4 * row
+        self.whole[path] = whole.reshape(self.tokens, *shape)
         return self.places[path]
 
-    def _room(self, shape: tuple[int, ...]) -> Floats:
-        """A new array, a part of a larger piece of memory."""
-        count = math.prod(shape)
+    def same(self, path: str, other: str) -> None:
+        """A value that is another one once more shares its memory."""
+        self.places[path], self.whole[path] = self.places[other], self.whole[other]
+
+    def seen(self, path: str, shape: tuple[int, int, int]) -> Floats | None:
+        """Where scores or weights of a whole prompt stay; None where other tokens come before or after."""
+        if self.first or shape[1:] != (self.tokens, self.tokens):
+            return None
+        whole = self.whole[path] = self._room(math.prod(shape)).reshape(shape)
+        return whole
+
+    def _room(self, count: int) -> Floats:
+        """Memory for so many floats, a part of a larger piece; `address` is where it ends."""
         if count > self.slab.size:
-            if count * 4 > SLAB // 2:
-                return np.empty(shape, np.float32)
-            self.slab = np.empty(SLAB // 4, np.float32)
+            self.slab = floats(max(count, SLABS[min(self.slabs, 1)]))
+            self.slabs += 1
+            self.address = self.slab.ctypes.data  # an object each time: too slow for every value
         taken, self.slab = self.slab[:count], self.slab[count:]
-        return taken.reshape(shape)
+        self.address += 4 * count
+        return taken
 
     def _write(self, path: str, value: Floats) -> bool:
         """Put a value where it stays; False if it has no such place."""
@@ -241,7 +256,8 @@ class Kept:
     def _write_seen(self, path: str, value: Floats) -> None:
         """Scores or weights [head, rows, seen]: nothing is seen beyond the last token of a pass."""
         if path not in self.whole:
-            self.whole[path] = self._room((len(value), self.tokens, self.tokens))
+            shape = len(value), self.tokens, self.tokens
+            self.whole[path] = self._room(math.prod(shape)).reshape(shape)
         stop = self.first + self.count
         rows = self.whole[path][:, self.first : stop]
         rows[:, :, :stop] = value

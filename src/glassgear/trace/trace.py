@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -24,9 +24,9 @@ FORMAT = "glassgear-trace-1"
 KEY, POSITIONS = "glassgear.trace", ".positions"
 
 
-def matches(path: str, select: Iterable[str]) -> bool:
+def matches(path: str, select: Collection[str]) -> bool:
     """Whether a path fits one of the patterns: `*` stands for anything, dots included."""
-    return any(pattern == "*" or fnmatchcase(path, pattern) for pattern in select)
+    return "*" in select or any(fnmatchcase(path, pattern) for pattern in select)
 
 
 def check_folder(path: str | PathLike[str]) -> None:

@@ -33,6 +33,7 @@ from glassgear.backends.cpu.rotation import Rotations
 from glassgear.backends.cpu.seeing import SHORT, show
 from glassgear.backends.cpu.team import TEAM_KERNELS, Team
 from glassgear.errors import SettingError
+from glassgear.memory import floats
 from glassgear.model.gears import LearnedPositions, Model, Rope, Router, TokenTypes, walk
 from glassgear.weights.tensor import StoredTensor
 
@@ -311,7 +312,7 @@ class CPU:
         head = self._weights.matrices["head"]
         # Tiles may write a few rows more than are asked for.
         room = wanted if wanted < 2 else -(-wanted // TILE) * TILE
-        logits = np.empty((room, head.panels * PANEL), np.float32)
+        logits = floats(room * head.panels * PANEL).reshape(room, head.panels * PANEL)
         self._frame[Frame.LOGITS], self._frame[Frame.LOGITS_STRIDE] = (
             logits.ctypes.data,
             4 * head.panels * PANEL,

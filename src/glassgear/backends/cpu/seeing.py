@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -21,6 +22,8 @@ __all__ = ["SHORT", "show"]
 
 Floats = NDArray[np.float32]
 SHORT = 8  # rows up to which a step counts as short
+FEW = 2 << 20  # bytes of scores that one thread turns into weights, all in one go
+WIDE = 1 << 16  # bytes of a head's scores that are worth a thread's turn
 HELD = 32 << 20  # bytes of scores that wait to be shown
 COUNTS = {"rows": Frame.ROWS, "wanted": Frame.WANTED}  # kind of a mark -> how many rows its value has
 
@@ -101,23 +104,28 @@ def _watch(
     first = chunks[spans[0].chunk].track.length if spans else 0
     together = hook.reads_only and len(plan.scores) <= _room_for_scores(plan, chunks, spans)
     later: list[tuple[Mark, list[Floats]]] = []
+    placed: list[tuple[Mark, Floats]] = []
     try:
         program[plan.copies, Step.OUTPUT] = plan.address + first * plan.stride
         program[plan.copies, Step.OUTPUT_STRIDE] = plan.stride
         program[plan.copies, Step.PANELS] = program[plan.copies, Step.UNITS]
         program[plan.copies, Step.BARRIER] = program[plan.copies, Step.D]
         for mark in plan.marks:
-            if together and mark.kind == "scores":
+            if (place := _stays(mark, hook, chunks, spans)) is not None:
+                _scores(run.cpu, program, mark, chunks, spans, place)
+                placed.append((mark, place))
+            elif together and mark.kind == "scores":
                 later.append((mark, _scores(run.cpu, program, mark, chunks, spans)))
             else:
                 _stop(run, mark, hook, chunks, spans, logits, copied=False)
         run.upto(len(program))
     finally:
         program[plan.copies, Step.PANELS] = program[plan.copies, Step.BARRIER] = 0
-        for mark, _ in later:
+        for mark, _ in [*later, *placed]:
             program[mark.steps - 1, Step.G] = 0
     if later:
         _show_later(hook, later)
+    _add_weights(hook, placed, run.cpu.threads)
 
 
 def _plan(marks: Sequence[Mark], hook: Watcher, one: bool, all_rows: bool) -> _Plan:
@@ -129,18 +137,32 @@ def _plan(marks: Sequence[Mark], hook: Watcher, one: bool, all_rows: bool) -> _P
         one: the pass is of a single sequence.
         all_rows: each of its rows gives output.
     """
-    stops, copies = [], []
+    stops: list[Mark] = []
+    copies: list[tuple[int, ...]] = []
+    last: Mark | None = None  # that is copied
     for mark in marks:
         if not _wanted(mark, hook):
             continue
         copied = mark.copied and (mark.kind == "rows" or (mark.kind == "wanted" and all_rows))
-        place = hook.place(mark.path, mark.shape) if copied and one and hook.reads_only else None
+        copied = copied and one and hook.reads_only
+        if copied and last is not None and _again(mark, last):
+            hook.same(mark.path, last.path)
+            continue
+        place = hook.place(mark.path, mark.shape) if copied else None
         if place is None:
             stops.append(mark)
         else:
             copies.append((mark.steps, *place))
+            last = mark
     numbers = np.array(copies, np.int64).reshape(-1, 3)
     return _Plan(stops, [mark for mark in stops if mark.kind == "scores"], *numbers.T.copy())
+
+
+def _again(mark: Mark, last: Mark) -> bool:
+    """Whether a mark shows what the one before it showed: no step lies between them but that one's copy."""
+    return (mark.steps, mark.value, mark.shape, mark.kind) == (
+        last.steps + 1, last.value, last.shape, last.kind,
+    )  # fmt: skip
 
 
 def _room_for_scores(plan: _Plan, chunks: Sequence[Chunk], spans: Sequence[Span]) -> int:
@@ -184,6 +206,51 @@ def _stop(
         where[:] = np.asarray(changed, np.float32).reshape(where.shape)
 
 
+def _stays(mark: Mark, hook: Watcher, chunks: Sequence[Chunk], spans: Sequence[Span]) -> Floats | None:
+    """Where the scores of the only sequence stay, if the hook has a place for them."""
+    if (
+        mark.kind != "scores"
+        or len(spans) != 1
+        or not hook.reads_only
+        or not hook.wants(f"{mark.path}.scores")
+    ):
+        return None
+    rows, before = spans[0].rows, chunks[spans[0].chunk].track.length
+    return hook.seen(f"{mark.path}.scores", (mark.shape[0], rows, before + rows))
+
+
+def _add_weights(hook: Watcher, placed: Sequence[tuple[Mark, Floats]], threads: int) -> None:
+    """Weights for the scores that are in their places, shared out among threads."""
+    gears: list[tuple[Floats, Floats]] = []
+    for mark, scores in placed:
+        path = f"{mark.path}.weights"
+        if not hook.wants(path):
+            continue
+        into = hook.seen(path, scores.shape)
+        if into is None:
+            hook(path, softmax(scores))
+        else:
+            gears.append((scores, into))
+    if sum(scores.nbytes for scores, _ in gears) < FEW and len({s.shape for s, _ in gears}) == 1:
+        for weights, (_, into) in zip(softmax(np.stack([s for s, _ in gears])), gears, strict=True):
+            into[:] = weights
+        return
+    apart = any(scores[0].nbytes > WIDE for scores, _ in gears)
+    work = [pair for gear in gears for pair in zip(*gear, strict=True)] if apart else gears
+    shares = [work[i::threads] for i in range(threads)]
+    others = [threading.Thread(target=_soften, args=(share,)) for share in shares[1:] if share]
+    for thread in others:
+        thread.start()
+    _soften(shares[0])
+    for thread in others:
+        thread.join()
+
+
+def _soften(work: Sequence[tuple[Floats, Floats]]) -> None:
+    for scores, into in work:
+        softmax(scores, into)
+
+
 def _wanted(mark: Mark, hook: Watcher) -> bool:
     """Whether a mark matters. Experts are run there, whoever looks on."""
     if mark.kind == "scores":
@@ -217,12 +284,18 @@ def _value(cpu: CPU, mark: Mark, logits: Floats | None) -> Floats:
 
 
 def _scores(
-    cpu: CPU, program: NDArray[np.int64], mark: Mark, chunks: Sequence[Chunk], spans: Sequence[Span]
-) -> list[Floats]:
-    """Room for the scores of each sequence, [heads, t, S], which the next run fills."""
+    cpu: CPU, program: NDArray[np.int64], mark: Mark, chunks: Sequence[Chunk], spans: Sequence[Span],
+    place: Floats | None = None,
+) -> list[Floats]:  # fmt: skip
+    """Room for the scores of each sequence, [heads, t, S], which the next run fills.
+
+    `place` is the only sequence's, if there is one.
+    """
     heads = mark.shape[0]
     sizes = [(heads, s.rows, chunks[s.chunk].track.length + s.rows) for s in spans]
-    flat = np.full(sum(h * t * n for h, t, n in sizes), -np.inf, np.float32)
+    total = sum(h * t * n for h, t, n in sizes)
+    flat = np.empty(total, np.float32) if place is None else place.reshape(total)
+    flat.fill(-np.inf)
     program[mark.steps - 1, Step.G] = flat.ctypes.data
     out, at = [], 0
     for i, (h, t, n) in enumerate(sizes):

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 __all__ = ["softmax"]
 
 
-def softmax(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Over the last axis. The maximum comes off first, so that exp stays finite."""
-    e: NDArray[np.float32] = x - np.max(x, axis=-1, keepdims=True)
+def softmax(x: NDArray[np.float32], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    """Over the last axis, into `out` if given. The maximum comes off first, so that exp stays finite."""
+    e: NDArray[np.float32] = np.subtract(x, np.max(x, axis=-1, keepdims=True), out=out)
     np.exp(e, out=e)  # in place: of all tokens' scores it is large
     e /= np.sum(e, axis=-1, keepdims=True)
     return e

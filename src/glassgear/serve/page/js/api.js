@@ -25,17 +25,33 @@ async function ask(address, options) {
 
 const query = (given) => new URLSearchParams(Object.entries(given).filter(([, v]) => v !== undefined && v !== null)).toString();
 
+/** Readings of a run end with it: what was asked before it was given up has no answer any more. */
+const runs = new Map();
+
+function whileItLives(path, signal) {
+  const run = /^runs\/([^/?]+)/.exec(path)?.[1];
+  if (!run) return signal;
+  if (!runs.has(run)) runs.set(run, new AbortController());
+  const end = runs.get(run).signal;
+  return signal ? AbortSignal.any([signal, end]) : end;
+}
+
 export const get = async (path, given = {}, signal) =>
-  (await ask(`api/${path}${Object.keys(given).length ? `?${query(given)}` : ""}`, { signal })).json();
+  (await ask(`api/${path}${Object.keys(given).length ? `?${query(given)}` : ""}`, { signal: whileItLives(path, signal) })).json();
 
 export const post = async (path, body) =>
   (await ask(`api/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
 
-export const forget = (run) => ask(`api/runs/${run}`, { method: "DELETE", headers: { "Content-Type": "application/json" } }).catch(() => {});
+/** Give a run up, and everything that is being read of it. */
+export function forget(run) {
+  whileItLives(`runs/${run}`);
+  runs.get(run).abort();
+  return ask(`api/runs/${run}`, { method: "DELETE", headers: { "Content-Type": "application/json" } }).catch(() => {});
+}
 
 /** A slice of a value: {array: Float32Array, shape, axes, min, max, positions}. */
 export async function slice(run, path, given, signal) {
-  const response = await ask(`api/runs/${run}/value?${query({ path, ...given })}`, { signal });
+  const response = await ask(`api/runs/${run}/value?${query({ path, ...given })}`, { signal: whileItLives(`runs/${run}`, signal) });
   const list = (name) => (response.headers.get(name) || "").split(",").filter(Boolean);
   return {
     array: new Float32Array(await response.arrayBuffer()),
