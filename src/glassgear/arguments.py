@@ -9,11 +9,13 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from glassgear.errors import SettingError
 
-__all__ = ["ids", "is_batch", "known_options", "messages", "whole"]
+__all__ = ["hook", "ids", "is_batch", "known_options", "messages", "whole"]
+
+H = TypeVar("H")
 
 
 def whole(name: str, value: object, least: int, most: int | None = None) -> int:
@@ -29,6 +31,13 @@ def whole(name: str, value: object, least: int, most: int | None = None) -> int:
     if most is not None and number > most:
         raise SettingError(f"{name} must be {most:,} or less, found {number:,}")
     return number
+
+
+def hook(name: str, given: H) -> H:
+    """A function of a path and a value, or None."""
+    if given is not None and not callable(given):
+        raise SettingError(f"{name} must be a function of a path and a value, found {given!r:.60}")
+    return given
 
 
 def is_batch(prompt: object) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from glassgear.encode import Gap, Pooling
     from glassgear.text.base import Tokenizer
     from glassgear.text.chat import ChatTemplate
+    from glassgear.trace.changes import Zeroing
     from glassgear.trace.explain import Explanation
     from glassgear.trace.trace import Trace
 
@@ -208,7 +209,7 @@ class LanguageModel:
         max_tokens: int = 0,
         select: str | Sequence[str] = "*",
         limit: int | None = None,
-        change: Hook | None = None,
+        change: Hook | Zeroing | None = None,
         parse_special: bool = False,
         **settings: Any,
     ) -> Trace:
@@ -219,7 +220,8 @@ class LanguageModel:
             max_tokens: how many ids to add; each of their steps is recorded too. 0: the prompt alone.
             select: patterns of paths, such as `blocks.*.attention.*`; `*` is everything.
             limit: most bytes kept; None: 2 GiB.
-            change: sees each value under its path first, and may return another (ablation).
+            change: sees each value under its path first, and may return another (ablation); or a
+                `trace.changes.Zeroing`.
             parse_special: as for `generate`.
             **settings: fields of `sampling.Sampling`, as for `generate`; greedy by default.
 
@@ -227,6 +229,7 @@ class LanguageModel:
             SettingError: an argument that isn't what it should be, no token at all, nothing that fits the
                 selection, or more bytes than the limit.
         """
+        from glassgear.trace.changes import Zeroing
         from glassgear.trace.record import LIMIT, record
 
         arguments.known_options(settings, OPTIONS)
@@ -247,7 +250,7 @@ class LanguageModel:
             end_ids=self.end_ids,
             select=chosen,
             limit=most,
-            change=change,
+            change=change() if isinstance(change, Zeroing) else arguments.hook("change", change),
             about={
                 "model": self.checkpoint.path,
                 "family": self.gears.family,
@@ -264,6 +267,7 @@ class LanguageModel:
         index: int | Sequence[int] | None = None,
         *,
         max_tokens: int = 0,
+        change: Hook | Zeroing | None = None,
         parse_special: bool = False,
         **settings: Any,
     ) -> Explanation:
@@ -276,6 +280,9 @@ class LanguageModel:
             index: place of the number in the token's value: channel, or head and channel, or head and
                 seen token. None: the number of the largest size.
             max_tokens: how many ids to add to a prompt.
+            change: as for `trace`: a number that the run replaced says so. A function may be asked in
+                several runs, and must do the same in each; beside a trace it must be the `Zeroing` that the
+                trace was made with.
             parse_special: as for `generate`.
             **settings: as for `trace`.
 
@@ -283,20 +290,28 @@ class LanguageModel:
             SettingError: there is no such value, token or number; the message says what there is.
         """
         from glassgear.trace.belonging import check_model
-        from glassgear.trace.explain import desk_for, explain
+        from glassgear.trace.changes import Zeroing
+        from glassgear.trace.explain import Replacing, desk_for, explain
         from glassgear.trace.trace import Trace
 
         if not isinstance(path, str):
             raise SettingError(f"path is a text such as blocks.0.ffn.down, found {path!r:.60}")
         token = arguments.whole("token", token, -(2**63))
+        if change is not None and not isinstance(change, Zeroing):
+            change = Replacing(arguments.hook("change", change))
 
         def run(select: Sequence[str]) -> Trace:
             return self.trace(
-                ids, max_tokens=max_tokens, select=select, parse_special=parse_special, **settings
-            )
+                ids, max_tokens=max_tokens, select=select, change=change, parse_special=parse_special,
+                **settings,
+            )  # fmt: skip
 
         source: Trace | Callable[[Sequence[str]], Trace] = run
         if isinstance(prompt, Trace):
+            if isinstance(change, Replacing):
+                raise SettingError(
+                    "a trace doesn't say which of its numbers a function replaced: give its prompt instead"
+                )
             check_model(prompt, self.backend, self.checkpoint.path)
             source = prompt
         else:
@@ -306,7 +321,7 @@ class LanguageModel:
             if not sampling.greedy:  # further runs have to draw the same ids
                 settings = settings | {"seed": Sampler(sampling).seed}
         piece = None if self._tokenizer is None else self._tokenizer.piece
-        desk = desk_for(self.backend, self.checkpoint.tensors, source, path, piece=piece)
+        desk = desk_for(self.backend, self.checkpoint.tensors, source, path, piece=piece, change=change)
         return explain(desk, path, token, index)
 
     def embed(

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import glassgear
+from glassgear.cli import console
 from tests.cli.conftest import Call
 from tests.models import llama2c_file
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "explain.md"
+
+
+@pytest.fixture(scope="module")
+def random_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model of random weights, of which nearly every number is another than 0; without a tokenizer."""
+    path = tmp_path_factory.mktemp("random") / "m.bin"
+    llama2c_file(path)
+    return str(path)
 
 
 def test_a_number_with_its_terms_and_the_verdict(call: Call, speaker: str) -> None:
@@ -83,6 +94,54 @@ def test_a_saved_trace_keeps_its_backend(call: Call, speaker: str, tmp_path: Pat
     assert more.exit_code == 2 and "doesn't go with --open" in more.stderr
 
 
+def test_a_number_of_a_run_with_zeros(call: Call, random_model: str, tmp_path: Path) -> None:
+    given = ("explain", random_model, "1 2 3", "blocks.1.attention.mixed", "--json", "--index", "2,1")
+    plain, zero, other, late = (
+        json.loads(call(*given, *more).stdout)
+        for more in (
+            (),
+            ("--zero", "blocks.1.attention:2"),
+            ("--zero", "blocks.1.attention:1"),
+            ("--zero", "blocks.0.ffn", "--zero", "blocks.1.attention:2"),
+        )
+    )
+    assert zero["exact"] and zero["traced"] == 0 and plain["traced"] != 0
+    set_to_zero, without = zero["steps"]
+    assert set_to_zero["words"] == "this run sets this number to 0 (ablation)"
+    assert without["value"] == plain["result"] == other["result"] and other["exact"]
+    assert late["traced"] == 0 and late["steps"][1]["value"] != plain["result"]
+    path = tmp_path / "run.safetensors"
+    call("trace", random_model, "1 2 3", "--zero", "blocks.1.attention:2", "--save", path)
+    saved = json.loads(call(*given[:2], *given[3:], "--open", path, "--zero", "blocks.1.attention:2").stdout)
+    assert saved == zero
+
+
+def test_what_cannot_be_set_to_zero(call: Call, speaker: str) -> None:
+    wrong = call("explain", speaker, "Hi", "head", "--zero", "blocks.0.fnn")
+    assert wrong.exit_code == 1 and "did you mean blocks.0.ffn" in wrong.stderr
+    wrong = call("explain", speaker, "Hi", "head", "--zero", "blocks.0.attention:x")
+    assert wrong.exit_code == 2 and "a head is a number" in wrong.stderr
+
+
+def test_python_takes_a_function_too(random_model: str) -> None:
+    model = glassgear.load(random_model)
+
+    def halve(path: str, value: np.ndarray) -> np.ndarray | None:
+        return value / 2 if path == "blocks.0.ffn" else None
+
+    half = model.explain([1, 2, 3], "blocks.0.ffn", 2, 5, change=halve)
+    whole = model.explain([1, 2, 3], "blocks.0.ffn", 2, 5)
+    assert half.exact and half.result == whole.result / 2 and half.made.steps[1].value == whole.result
+    assert model.explain([1, 2, 3], "blocks.0.ffn_residual", 2, 5, change=halve).exact
+    assert model.explain([1, 2, 3], "blocks.1.ffn_residual", 2, 5, change=halve).exact
+    trace = model.trace([1, 2, 3], change=halve)
+    with pytest.raises(glassgear.SettingError, match="give its prompt instead"):
+        model.explain(trace, "blocks.0.ffn", change=halve)
+    for method in (model.trace, model.explain):
+        with pytest.raises(glassgear.SettingError, match="change must be a function"):
+            method([1, 2, 3], **({"path": "head"} if method == model.explain else {}), change="blocks.0.ffn")
+
+
 def test_ids_where_there_is_no_tokenizer(call: Call, tmp_path: Path) -> None:
     llama2c_file(tmp_path / "m.bin")
     result = call("explain", tmp_path / "m.bin", "1 2 3", "blocks.0.attention.weights", "--index", "3,1")
@@ -129,3 +188,37 @@ def test_a_block_of_weights_that_have_none_is_noted(call: Call, speaker: str) ->
     result = call("explain", speaker, "Hi", "head", "--index", 3, "--block", 0)
     assert result.exit_code == 0 and "head is no sum over blocks of quantised weights" in result.stderr
     assert "--stats" not in call("explain", "--help").stdout
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize(
+    "given",
+    [("blocks.2.ffn.down", "--index", 17), ("blocks.1.attention_norm",), ("sampled", "-t", 1, "--seed", 3)],
+)
+def test_lines_fit_the_terminal_and_end_between_words(
+    call: Call, smollm2: Path, monkeypatch: pytest.MonkeyPatch, width: int, given: tuple[object, ...]
+) -> None:
+    wide = call("explain", smollm2, "The capital of France is", *given)
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = call("explain", smollm2, "The capital of France is", *given)
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0 and max(map(len, lines)) <= width
+    known = set(wide.stdout.split()) | {"no", "room", "for:"}
+    strange = [
+        word
+        for word in result.stdout.split()
+        if word not in known and word.rstrip(",") not in known and not re.fullmatch(r"[-\d.,e]+", word)
+    ]
+    assert strange == []
+
+
+def test_in_a_narrow_terminal_numbers_have_fewer_digits_and_what_is_left_out_is_said(
+    call: Call, smollm2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("explain", smollm2, "The capital of France is", "blocks.2.ffn.down", "--index", 17)
+    monkeypatch.setenv("COLUMNS", "40")
+    out, chinese = call(*given).stdout, call(*given, "--lang", "zh").stdout
+    row = next(line for line in out.splitlines() if " channel " in line).split()
+    assert all(len(number.strip("-0.").replace(".", "")) <= 4 for number in row[3:])
+    assert "no room for: sum so far" in out and "放不下：累加" in chinese
+    assert max(console.cells(line) for line in chinese.splitlines()) <= 40

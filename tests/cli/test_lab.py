@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from glassgear.cli import console
 from glassgear.lab import NAMES
 from tests.cli.conftest import Call
 
@@ -42,6 +43,30 @@ def test_an_experiment_ends_in_a_verdict_and_files(call: Call, elsewhere: Path) 
     folder = elsewhere / "glassgear-lab"
     assert sorted(path.name for path in folder.iterdir()) == ["linear-collapse.json", "linear-collapse.png"]
     assert "glassgear-lab/linear-collapse.png" in result.stderr.replace("\\", "/")
+
+
+def test_at_forty_columns_words_stay_whole(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ("lab", "linear-collapse", "--small", "--no-plot")
+    wide = set(call(*given).stdout.split())
+    monkeypatch.setenv("COLUMNS", "40")
+    out, listed = call(*given).stdout, call("lab", "--list").stdout
+    assert all(console.cells(line) <= 40 for line in [*out.splitlines(), *listed.splitlines()])
+    assert {word for word in out.split() if word.isascii()} <= wide
+
+
+def test_a_table_that_is_too_wide_for_its_words_is_shown_in_parts() -> None:
+    from rich.console import Console
+
+    from glassgear.cli.lab import _tables
+    from glassgear.lab.frame import Column, Table
+
+    names = ("kind", "operations", "nanoseconds", "neighbours", "parameters")
+    table = Table("title", tuple(Column(name) for name in names), (("layernorm", "8", "80", "2", "4"),))
+    parts = _tables(table, range(5), Console(width=38))
+    assert [[column.header for column in part.columns] for part in parts] == [
+        ["kind", "operations", "nanoseconds"],
+        ["kind", "neighbours", "parameters"],
+    ]
 
 
 def test_json_alone_writes_no_files(call: Call, elsewhere: Path) -> None:
@@ -81,6 +106,8 @@ def test_without_matplotlib_a_note_says_so(
         (["xor", "--points", "3"], 1, "points of xor should be at least 50, found 3"),
         (["xor", "--points", "many"], 2, "'many' is not a valid integer"),
         (["xor", "--model", "x"], 2, "No such option"),
+        (["xor", "--all"], 2, "--all runs every experiment, so it takes no name: glassgear lab --all"),
+        (["xor", "--small", "--list"], 2, "--list lists every experiment, so it takes no name"),
         (["--small", "xor"], 2, "put it behind: glassgear lab xor --small"),
         (["--json"], 2, "which experiment?"),
         (["sampling", "--model", "no-such-model", "--small"], 1, "no-such-model"),

@@ -77,11 +77,36 @@ def test_views_of_a_trace_are_chinese(call: Call, speaker: str, option: tuple[st
     [(("explain", "{}", "Hi", "blocks.0.fnn", "--index", 3), "这个模型没有名为 'blocks.0.fnn' 的数值"),
      (("explain", "{}", "Hi", "embed", "--token", 90), "没有第 90 个 token：记录中有 token 0 到 1"),
      (("trace", "{}", "Hi", "--heads", "--token", 90), "没有第 90 个 token：运行过的是 token 0 到 1"),
-     (("sample", "no such model", "Hi"), "no such model：不是文件、文件夹，也不是模型名称")],
+     (("sample", "no such model", "Hi"), "no such model：不是文件、文件夹，也不是模型名称"),
+     (("trace", "{}", "Hi", "--select", "blocks.0.fnn"), "'blocks.0.fnn' 的数值：是不是 blocks.0.ffn"),
+     (("trace", "{}", "Hi", "--select", "zzzz"), "没有名为 'zzzz' 的数值：最前面的是 embed, "),
+     (("trace", "{}", "Hi", "-n", 9999), "这份记录有 10,000 个 token，上下文只有 512：请缩短"),
+     (("trace", "--open", "nothing.safetensors"), "nothing.safetensors：没有这个文件"),
+     (("trace", "--open", "."), ".：不是运行记录（由"),
+     (("trace", "{}", "Hi", "--save", "nowhere/x"), "nowhere/x：无法写入：文件夹 nowhere 不存在"),
+     (("sample", "{}", "Hi", "--backend", "cpu", "--dtype", "float16"), "只用于 torch 后端，不用于 cpu"),
+     (("trace", "deepseek-v3", "1"), "deepseek-v3：是 deepseek-ai/DeepSeek-V3 公布的配置，没有权重"),
+     (("trace", "deepseek-v3", "1", "--random"), "deepseek-v3 的随机权重以 float32 需要")],
 )  # fmt: skip
 def test_what_goes_wrong_is_chinese(call: Call, speaker: str, given: tuple[object, ...], told: str) -> None:
     result = call(*(speaker if word == "{}" else word for word in given), "--lang", "zh")
     assert result.exit_code == 1 and told in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(("explain", "{}", "Hi"), "哪个数值？请给出 MODEL、PROMPT 和 PATH"),
+     (("explain", "{}", "Hi", "head", "--head", 1), "--head 只说明了位置的一半"),
+     (("explain", "{}", "Hi", "head", "--open", "x"), "使用 --open 时只给出 MODEL 和 PATH"),
+     (("explain", "{}", "head", "--open", "x", "-n", 3), "--max-tokens 不能与 --open 同用"),
+     (("explain", "{}", "Hi", "head", "--zero", "blocks.0.attention:x"), "头是一个编号"),
+     (("trace", "--open", "x", "y", "Hi"), "--open 显示已存的记录"),
+     (("trace",), "缺少参数 'MODEL'"),
+     (("trace", "{}", "Hi", "--system", "x"), "请同时给出 --chat")],
+)  # fmt: skip
+def test_wrong_usage_is_chinese(call: Call, speaker: str, given: tuple[object, ...], told: str) -> None:
+    result = call(*(speaker if word == "{}" else word for word in given), "--lang", "zh")
+    assert result.exit_code == 2 and told in " ".join(result.stderr.split()), result.stderr
 
 
 def test_another_language_is_refused(call: Call, speaker: str) -> None:

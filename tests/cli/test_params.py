@@ -220,6 +220,16 @@ def test_a_place_that_can_t_be_written_to(call: Call, tmp_path: Path) -> None:
 # Terminals
 
 
+@pytest.mark.parametrize("arguments", [["params"], ["show"], ["params", "--story"]])
+def test_at_forty_columns_what_gears_hold_is_shown(
+    call: Call, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = call(*arguments, "gpt2").stdout
+    assert max(len(line) for line in out.splitlines()) <= 48 and "38,597,376" in out
+    assert {"parameters", "positions:" if "--story" in arguments else "positions"} <= set(out.split())
+
+
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("arguments", [["params"], ["show"], ["params", "--story"], ["compare"]])
 @pytest.mark.parametrize("name", ["llama-3-8b", "deepseek-v3", "mobilebert", "gemma-3-1b"])

@@ -137,5 +137,5 @@ def test_help_has_examples(call: Call) -> None:
 def test_a_slim_terminal_keeps_words_whole(call: Call, speaker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out = call("sample", speaker, "Hi", "--seed", 3).stdout
-    assert {"stage", "temperature"} <= set(out.split())
+    assert {"stage", "temperature"} <= set(out.split()) and max(map(len, out.splitlines())) <= 40
     assert "--stats" not in call("sample", "--help").stdout

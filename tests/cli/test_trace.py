@@ -352,7 +352,16 @@ def test_without_a_prompt_it_says_what_is_traced(call: Call, speaker: str) -> No
     assert result.exit_code == 0 and "the model's start token alone" in result.stderr
 
 
-@pytest.mark.parametrize("view", [[], ["--growth"], ["--lens"], ["--zero", "blocks.0.ffn"]])
+def test_at_forty_columns_tokens_stay_whole(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    for view in ("--lens", "--heads"):
+        out = call("trace", "tiny-stories", "Once upon there", view).stdout
+        assert max(map(len, out.splitlines())) <= 40
+        for line in out.splitlines()[2:]:
+            assert line.count('"') % 2 == 0, line
+
+
+@pytest.mark.parametrize("view", [[], ["--growth"], ["--lens"], ["--heads"], ["--zero", "blocks.0.ffn"]])
 def test_a_slim_terminal_keeps_words_whole(
     view: list[str], call: Call, speaker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ from tests import trees
 from tests.backends.cpu import support
 from tests.models import random_tensors
 from tests.trace.test_explain import BACKENDS, IDS, desk_of
-from tests.trace.test_explain_changed import CHANGES, changed_desk
+from tests.trace.test_explain_changed import CHANGES, changed_desk, replaced_desk
 from tests.trees import TREES
 
 chinese = words_in("zh")
@@ -165,6 +165,8 @@ def interfered_with() -> Iterator[Explanation]:
         for change in CHANGES:
             of = changed_desk(backend, tensors, [change])
             yield from (explain(of, path, 5) for path in of.trace)
+    of = replaced_desk(Reference(model, tensors), tensors, {"blocks.1.ffn": (5, 7)}, 3.0)
+    yield explain(of, "blocks.1.ffn", 5, 7)
 
 
 def wrong() -> Iterator[Explanation]:

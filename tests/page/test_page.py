@@ -59,10 +59,10 @@ def cell(page: Any, selector: str, token: int, column: int) -> tuple[float, floa
     top, left = (74, 92) if selector == "#attention" else (18, 92)
     tokens, width = len(texts(page)), 64
     if selector == "#attention":
-        size = max(3, min(44, min(box["width"] - 100, box["height"] - 80) / tokens))
+        size = max(3, min(72, min(box["width"] - 100, box["height"] - 80) / tokens))
         return box["x"] + left + (column + 0.5) * size, box["y"] + top + (token + 0.5) * size
-    high = max(15, min(52, (box["height"] - 18) / tokens))
-    wide = min(34, (box["width"] - 92) / width)
+    high = max(15, min(80, (box["height"] - 18) / tokens))
+    wide = min(64, (box["width"] - 92) / width)
     return box["x"] + left + (column + 0.5) * wide, box["y"] + top + (token + 0.5) * high
 
 

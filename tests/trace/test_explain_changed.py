@@ -12,7 +12,7 @@ from glassgear.backends.reference import Reference
 from glassgear.sampling import Sampler, Sampling
 from glassgear.trace import record
 from glassgear.trace.changes import Change, Zero, hook_of
-from glassgear.trace.explain import Desk, desk_for, explain
+from glassgear.trace.explain import Desk, Replacing, desk_for, explain
 from glassgear.trace.shown import shown_by
 from tests.backends.cpu import support
 from tests.models import random_tensors
@@ -32,6 +32,22 @@ def changed_desk(
     of = desk_for(backend, tensors, trace, "embed")
     of.zeroing = zeroing
     return of
+
+
+def replaced_desk(
+    backend: CPU | Reference, tensors: dict, places: dict[str, tuple[int, ...]], value: float
+) -> Desk:
+    """A run in which a function puts a number into some places of values, those of the token among them."""
+
+    def put(path: str, array: np.ndarray) -> np.ndarray | None:
+        if path not in places:
+            return None
+        array[places[path]] = value
+        return array
+
+    change = Replacing(put)
+    trace = record(backend, IDS, sampler=None, max_tokens=0, change=change)
+    return desk_for(backend, tensors, trace, "embed", change=change)
 
 
 CHANGES = [
@@ -133,3 +149,22 @@ def test_the_mask_of_zeroed_scores_stays() -> None:
     np.testing.assert_allclose(weights[:, 3, :4], 0.25)
     assert explain(of, "blocks.0.attention.scores", 3, (1, 7)).result == -math.inf
     assert explain(of, "blocks.0.attention.scores", 3, (1, 2)).made.steps[0].name == "set to zero"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_function_s_numbers_are_told_from_those_that_it_left(backend: str) -> None:
+    model = TREES["llama"]()
+    tensors = random_tensors(model)
+    of = replaced_desk(BACKENDS[backend](model, tensors), tensors, {"blocks.1.ffn": (5, 7)}, 3.0)
+    new = explain(of, "blocks.1.ffn", 5, 7)
+    assert new.exact and new.result == new.traced == 3.0 and not new.terms
+    said, without = new.made.steps
+    assert (said.name, said.value) == ("replaced", 3.0) and "in the place of" in said.words
+    assert without.value == explain(of, "blocks.1.ffn.down", 5, 7).traced != 3.0
+    left = (("blocks.1.ffn", 5, 8), ("blocks.1.ffn", 4, 7), ("blocks.1.ffn_residual", 5, 7))
+    for path, token, index in left:
+        made = explain(of, path, token, index)
+        check(made, exact=backend == "cpu")
+        assert "replaced" not in [step.name for step in made.made.steps] and made.inputs
+    zero = explain(replaced_desk(CPU(model, tensors), tensors, {"embed": (0, 2)}, 0.0), "embed", 0, 2)
+    assert zero.exact and zero.made.steps[0].name == "set to zero"

@@ -43,6 +43,30 @@ def test_what_is_no_number_is_counted_and_left_out() -> None:
     assert (nothing["mean"], nothing["nan"], nothing["zeros"]) == (None, 1, 0)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-25, 1e25])
+@pytest.mark.parametrize("axes", [("token", "channel"), ("head", "token", "seen")])
+def test_figures_of_many_numbers_are_those_of_float64(axes: tuple[str, ...], scale: float) -> None:
+    rng = np.random.default_rng(3)
+    heads, tokens, early = 5, 2 * views.ROWS + 11, 600
+    shape = (tokens, early + tokens) if len(axes) == 2 else (heads, tokens, early + tokens)
+    array = (rng.standard_normal(shape) * scale).astype(np.float32)
+    array[rng.random(shape) < 0.01] = 0
+    array.flat[:: array.size // 7] *= 1000  # as a few channels of a stream are
+    positions = np.arange(early, early + tokens)
+    inside = np.ones(shape, bool)
+    if len(axes) == 3:
+        inside &= np.arange(early + tokens) <= positions[:, None]
+        inside[:, 5, :20] = False  # a window
+        array[~inside] = -np.inf
+    found = views.summary(Value("blocks.0.attention.scores", axes, array, positions))
+    seen = array[inside].astype(np.float64)
+    expected = (seen.std(), seen.min(), seen.max(), np.sqrt((seen**2).sum()), (seen == 0).mean())
+    told = (found.std, found.min, found.max, found.norm, found.zeros)
+    assert told == pytest.approx(expected, rel=1e-6, abs=0)
+    assert found.mean == pytest.approx(seen.mean(), rel=1e-6, abs=1e-8 * seen.std())
+    assert (found.nan, found.inf) == (0, 0)
+
+
 @pytest.mark.parametrize("name", ["llama", "window", "encoder"])
 def test_what_a_token_cannot_see_is_no_part_of_its_scores(name: str) -> None:
     trace, _ = traced(name)

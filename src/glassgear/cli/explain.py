@@ -11,6 +11,7 @@ import click
 from glassgear.cli import console
 from glassgear.cli.ids_mode import prompt_of, tokenizer_of
 from glassgear.cli.language import language_option, speaking
+from glassgear.cli.narrow import narrowed, wrapped
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
     Command,
@@ -24,6 +25,7 @@ from glassgear.cli.options import (
 )
 from glassgear.cli.output import json_line
 from glassgear.cli.table import room, table
+from glassgear.cli.zeroing import zero_option, zeroing_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +48,7 @@ glassgear explain smollm2-135m "I" blocks.0.attention.scores --head 4 --index 0
 glassgear explain smollm2-135m "I" sampled -t 0.8 --seed 7 -n 3 --token 2
 glassgear explain smollm2-135m "I" probability --top 5 --json | jq .terms
 glassgear explain smollm2-135m "I" head --lang zh
+glassgear explain smollm2-135m "1, 2, 3," blocks.4.ffn --zero blocks.3.attention:4
 glassgear explain smollm2-135m blocks.0.ffn --open run.safetensors
 """
 
@@ -106,6 +109,7 @@ def _index(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     section="Which number",
     help="Take the numbers of a saved trace; then there is no PROMPT.",
 )
+@zero_option("Which number", "and explain a number of that run; with --open: of the run that was saved")
 @option(
     "--top",
     type=click.IntRange(min=1),
@@ -164,7 +168,7 @@ def _explain(model: str, path: str, text: str, given: dict[str, Any], words: Wor
         source = trace if trace is not None else _prompt(loaded, text, given)
         made = loaded.explain(
             source, path, given["token"], index, max_tokens=given["max_tokens"],
-            parse_special=given["special"], **settings,
+            change=zeroing_of(loaded, given["zero"]), parse_special=given["special"], **settings,
         )  # fmt: skip
         chain = [made]
         for number in given["follow"]:
@@ -234,33 +238,53 @@ def _print(chain: Sequence[Explanation], given: dict[str, Any], words: Words) ->
     told = []
     for before, number in zip(chain, given["follow"], strict=False):
         line = words(f"{title(before)}, input {number}: {before.inputs[number].name}")
-        told.append(console.style(console.visible(line), dim=True))
-    told += [console.style(console.visible(words(title(made))), bold=True)]
+        told += [console.style(part, dim=True) for part in _lines(line)]
+    told += [console.style(part, bold=True) for part in _lines(words(title(made)))]
     top = given["top"] or TOP
     for section in sections(made, top, in_order=given["in_order"], block=given["block"]):
         verdict = 0 if section.title == "result" else None  # the line that is green or yellow
-        told.append("\n" + _section(said_section(section, words), made, verdict))
+        told.append("\n" + _section(said_section(section, words), made, verdict, words))
     click.echo("\n".join(told), color=colour)  # at once: a reader may want the first line alone
 
 
-def _section(section: Section, made: Explanation, verdict: int | None) -> str:
-    lines = [console.style(console.visible(section.title), fg="cyan")] if section.title else []
-    width = room()
+def _lines(text: str) -> list[str]:
+    """A text as lines that the terminal has room for."""
+    limit = room()
+    shown = console.visible(text)
+    return [shown] if limit is None else wrapped(shown, limit)
+
+
+def _section(section: Section, made: Explanation, verdict: int | None, words: Words) -> str:
+    lines = [console.style(part, fg="cyan") for part in _lines(section.title)] if section.title else []
     for i, line in enumerate(section.lines):
-        text = console.visible(line)
-        lines.append(
-            console.style(text, bold=True, fg="green" if made.exact else "yellow") if i == verdict else text
-        )
+        parts = _lines(line)
+        if i == verdict:
+            parts = [console.style(part, bold=True, fg="green" if made.exact else "yellow") for part in parts]
+        lines += parts
     if section.head:
-        lines += _with_bars(section, table(section.head, section.rows, section.right), width)
+        lines += _table(section, words)
     return "\n".join(lines)
+
+
+def _table(section: Section, words: Words) -> list[str]:
+    width = room()
+    head, rows, right, left_out = (
+        (section.head, section.rows, section.right, [])
+        if width is None
+        else narrowed(section.head, section.rows, section.right, width)
+    )
+    lines = _with_bars(section, table(head, rows, right), width)
+    if left_out:
+        missing = words(f"no room for: {', '.join(left_out)}")
+        lines += [console.style(part, dim=True) for part in _lines(missing)]
+    return lines
 
 
 def _with_bars(section: Section, drawn: str, width: int | None) -> list[str]:
     """The rows of a table, each with a bar as long as its number is large, where a person looks on."""
     lines = drawn.split("\n")
-    if not section.sizes or not console.is_terminal(sys.stdout):
-        return lines
+    if not section.sizes or not console.is_terminal(sys.stdout) or len(lines) != len(section.rows) + 1:
+        return lines  # a row that folds has no bar
     longest = max(console.cells(click.unstyle(line)) for line in lines)
     if width is None or longest + BAR + 2 > width:
         return lines

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from glassgear.cli import console
+from glassgear.cli.narrow import wrapped
 from glassgear.cli.options import Command, option
 from glassgear.cli.output import json_line
+from glassgear.cli.table import room
 from glassgear.lab import NAMES, experiment
 
 if TYPE_CHECKING:
@@ -21,6 +24,10 @@ __all__ = ["command"]
 WIDTH = 80
 FOLDER = "glassgear-lab"
 COLOURS = {"confirmed": "green", "refuted": "red", "depends": "yellow"}
+WITHOUT_NAME = {
+    "--all": "--all runs every experiment, so it takes no name: glassgear lab --all",
+    "--list": "--list lists every experiment, so it takes no name: glassgear lab --list",
+}
 CHINESE = {"confirmed": "证实", "refuted": "证伪", "depends": "视情况而定"}
 
 EXAMPLES = """
@@ -81,6 +88,19 @@ class Lab(Command, click.Group):
         return super().resolve_command(ctx, args)
 
 
+class One(Command):
+    """An experiment as a command; what belongs to all of them is refused in words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The options of the experiment."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as trouble:
+            if trouble.option_name in WITHOUT_NAME:
+                ctx.fail(WITHOUT_NAME[trouble.option_name])
+            raise
+
+
 def _command(one: Experiment) -> click.Command:
     def run(**given: Any) -> None:
         common = {name: given.pop(name) for name in ("small", "seed", "out", "as_json", "no_plot")}
@@ -90,7 +110,7 @@ def _command(one: Experiment) -> click.Command:
     for own in reversed(one.options):
         function = _own_option(own)(function)
     made: click.Command = click.command(
-        one.name, cls=Command, short_help=one.question,
+        one.name, cls=One, short_help=one.question,
         help=f"{one.question}\n\nThe claim: {one.claim.text} ({one.claim.source})",
         examples=f"glassgear lab {one.name}\nglassgear lab {one.name} --small --no-plot --json",
     )(function)  # fmt: skip
@@ -121,8 +141,8 @@ def command(ctx: click.Context, /, listed: bool, everything: bool, **common: Any
     """
     if ctx.invoked_subcommand is not None:
         if given := [name for name, value in {**common, "list": listed, "all": everything}.items() if value]:
-            if everything:
-                ctx.fail("--all runs every experiment, so it takes no name: glassgear lab --all")
+            if everything or listed:
+                ctx.fail(WITHOUT_NAME["--all" if everything else "--list"])
             word = {"as_json": "json", "no_plot": "no-plot"}.get(given[0], given[0])
             ctx.fail(f"--{word} stands before the experiment's name; put it behind: glassgear lab "
                      f"{ctx.invoked_subcommand} --{word}")  # fmt: skip
@@ -144,8 +164,10 @@ def _list(as_json: bool) -> None:
         ]})  # fmt: skip
         return
     for one in found:
-        name = console.style(f"{one.name:<18}", bold=True)
-        click.echo(f"{name}{one.question}", color=console.may_colour())
+        name, limit = f"{one.name:<18}", room()
+        lines = wrapped(name + one.question, limit, len(name)) if limit else [name + one.question]
+        told = console.style(name, bold=True) + "\n".join(lines)[len(name) :]
+        click.echo(told, color=console.may_colour())
 
 
 def _run_all(common: dict[str, Any]) -> None:
@@ -190,13 +212,14 @@ def _print(one: Experiment, result: Result, settings: Settings) -> None:
     from rich.text import Text
 
     colourless = console.may_colour() is False
-    out = Console(width=WIDTH, no_color=colourless, highlight=False, soft_wrap=False)
+    out = Console(width=min(WIDTH, room() or WIDTH), no_color=colourless, highlight=False, soft_wrap=False)
     out.print(Text(one.name, "bold"), Text(one.question))
     out.print(Text(f"The claim: {one.claim.text} ({one.claim.source})", "dim"))
     for table in result.tables:
         out.print()
         out.print(Text(table.title, "italic"))
-        out.print(_table(table))
+        for number, part in enumerate(_tables(table, range(len(table.columns)), out)):
+            out.print(*([""] if number else []), part, sep="\n")
     for note in result.notes:
         out.print(Text(f"\u00b7 {note}", "dim"))
     verdict, colour = result.verdict, COLOURS[result.verdict.outcome]
@@ -208,13 +231,32 @@ def _print(one: Experiment, result: Result, settings: Settings) -> None:
     out.print(Text(chinese, f"bold {colour}").append(Text(verdict.chinese, "not bold default")))
 
 
-def _table(table: Table) -> Any:
+def _tables(table: Table, columns: Sequence[int], out: Any) -> list[Any]:
+    """Some columns of a table; in parts that begin with the same column where the terminal is narrow."""
+    from glassgear.cli.trace_views import fit
+
+    drawn = _drawn(table, columns)
+    size = out.measure(drawn, options=out.options.update(width=10 * WIDTH))
+    if size.maximum <= out.width:
+        return [drawn]
+    drawn.box = None
+    first, *others = columns
+    if len(others) > 1 and size.minimum > out.width:
+        half = (len(others) + 1) // 2
+        parts = ([first, *others[:half]], [first, *others[half:]])
+        return [one for part in parts for one in _tables(table, part, out)]
+    fit(drawn, out)
+    return [drawn]
+
+
+def _drawn(table: Table, columns: Sequence[int]) -> Any:
     from rich import box
     from rich.table import Table as Drawn
 
     drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns:
+    for i in columns:
+        column = table.columns[i]
         drawn.add_column(column.name, justify="right" if column.format else "left", overflow="fold")
     for row in range(len(table.rows)):
-        drawn.add_row(*(console.visible(table.text(row, i)) for i in range(len(table.columns))))
+        drawn.add_row(*(console.visible(table.text(row, i)) for i in columns))
     return drawn

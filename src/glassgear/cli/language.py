@@ -40,3 +40,6 @@ def speaking(language: str) -> Iterator[Words]:
     except GlassgearError as error:
         error.args = (words(str(error)), *error.args[1:])
         raise
+    except click.UsageError as error:
+        vars(error)["message"] = words(error.message)  # declared final, but this is the same message
+        raise

@@ -170,6 +170,10 @@ def _line(number: str, what: str, beside: str = "", bold: bool = False) -> str:
     """A figure, what it is, and dim beside it what it comes to."""
     limit = room()
     figure = console.padded(number, WIDTH, right=True)
+    if beside and limit is not None and WIDTH + 36 + len(beside) > limit:
+        space = " " * (WIDTH + 2)
+        told = console.style("\n".join(_wrapped(f"{figure}  {what}", space)), bold=bold)
+        return told + "\n" + console.style("\n".join(_wrapped(space + beside, space)), dim=True)
     if beside:
         what = console.padded(what, 52 if limit is None or limit >= 100 else 32)
         return console.style(f"{figure}  {what}", bold=bold) + console.style(f"  {beside}", dim=True)

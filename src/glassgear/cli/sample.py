@@ -24,7 +24,7 @@ from glassgear.cli.options import (
 )
 from glassgear.cli.output import json_line, quoted
 from glassgear.cli.table import room
-from glassgear.cli.trace_views import Name, figure, is_slim, new_table, share, show
+from glassgear.cli.trace_views import Name, cut, figure, is_slim, is_tight, new_table, share, show
 
 if TYPE_CHECKING:
     from glassgear.language_model import LanguageModel
@@ -224,20 +224,23 @@ def _show(choice: Choice, name: Name, top: int, words: Words) -> None:
         count, gone = (0, []) if before is None else _removed(before, stage, FEW)
         best, p = _likeliest(stage)
         told, setting = words(stage.name), words(stage.setting)
-        numbers = (f"{len(stage.ids):,}", f"{count:,}" if count else "", f"{name(best)} {share(p)}")
+        called = cut(name(best)) if is_tight() else name(best)
+        numbers = (f"{len(stage.ids):,}", f"{count:,}" if count else "", f"{called} {share(p)}")
         if is_slim():
             stages.add_row(f"{told}\n  {setting}" if setting else told, *numbers)
         else:
             removed = ", ".join(f"{name(i)} {share(q)}" for i, q in gone)
             stages.add_row(told, setting, *numbers, removed)
-    heads = ("id", "candidate", "logit", "before", "after", "")
-    rows = new_table(*map(words, heads), right=(0, 2, 3, 4))
+    heads = ("id", "candidate", *(() if is_tight() else ("logit",)), "before", "after", "")
+    rows = new_table(*map(words, heads), right=(0, *range(2, len(heads) - 1)))
     for row in _candidates(choice, top):
         mark = "chosen" if row["id"] == choice.id else ""
         note = f"removed by {row['removed_by']}" if row["removed_by"] else mark
         style = "bold green" if mark else "dim" if row["removed_by"] else ""
         after = share(row["final"]) if row["final"] else ""
-        texts = (name(row["id"]), figure(row["logit"]), share(row["probability"]), after, words(note))
+        logit = () if is_tight() else (figure(row["logit"]),)
+        called = cut(name(row["id"])) if is_tight() else name(row["id"])
+        texts = (called, *logit, share(row["probability"]), after, words(note))
         rows.add_row(str(row["id"]), *(Text(text, style=style) for text in texts))
     title = words(f"Token {choice.step} after the prompt")
     show(title, stages, "", rows, "", *map(words, _verdict(choice, name)))

@@ -10,11 +10,12 @@ import click
 
 from glassgear.cli import console
 from glassgear.cli.figures import Fact, cache, parameters, print_facts, work
+from glassgear.cli.narrow import wrapped
 from glassgear.cli.opening import open_checkpoint
 from glassgear.cli.options import Command, option
 from glassgear.cli.output import json_line
 from glassgear.cli.show_tree import Cell, Column, draw, shape_of
-from glassgear.cli.table import count, size
+from glassgear.cli.table import count, room, size
 from glassgear.errors import GlassgearError
 
 if TYPE_CHECKING:
@@ -90,9 +91,12 @@ def _tokenizer(checkpoint: Checkpoint) -> tuple[Tokenizer | None, str]:
 
 def title(checkpoint: Checkpoint) -> str:
     """The model's name, and dim beside it its family and where it comes from."""
-    name = console.style(console.visible(Path(checkpoint.path).name), bold=True)
-    facts = [checkpoint.model.family, checkpoint.container]
-    return name + console.style(" \u00b7 ".join(["", *filter(None, facts)]), dim=True) + "\n"
+    name, limit = console.visible(Path(checkpoint.path).name), room()
+    facts = " \u00b7 ".join(["", *filter(None, [checkpoint.model.family, checkpoint.container])])
+    if limit is not None:
+        place = "x" * console.cells(name)  # one word, whatever the name is
+        facts = "\n".join(wrapped(place + facts, limit)).removeprefix(place)
+    return console.style(name, bold=True) + console.style(facts, dim=True) + "\n"
 
 
 def _totals(checkpoint: Checkpoint, counted: Ledger) -> list[Fact]:

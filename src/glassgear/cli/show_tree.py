@@ -138,7 +138,10 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], tree: int) -> tup
         kept.remove(i)
     over = max(0, _total(widths, kept, tree) - limit)
     narrowed = [w - over if i in kept and columns[i].wraps else w for i, w in enumerate(widths)]
-    return kept, [max(LEAST, width) if columns[i].wraps else width for i, width in enumerate(narrowed)]
+    folded = [max(LEAST, width) if columns[i].wraps else width for i, width in enumerate(narrowed)]
+    if _total(folded, kept, tree) > limit:  # then what gears hold counts more than how they are shaped
+        kept = [i for i in kept if not columns[i].wraps]
+    return kept, folded
 
 
 def _total(widths: Sequence[int], kept: Sequence[int], tree: int) -> int:

@@ -24,11 +24,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
 
     Args:
         head: the columns' names.
-        rows: their cells, plain text.
+        rows: their cells, plain text; of several lines where there are line breaks.
         right: columns that end at the same place rather than begin there: numbers.
     """
     cells = [[console.visible(cell) for cell in row] for row in rows]
-    widths = [max(console.cells(row[i]) for row in [list(head), *cells]) for i in range(len(head))]
+    parts = [[part for row in [list(head), *cells] for part in row[i].split("\n")] for i in range(len(head))]
+    widths = [max(map(console.cells, column)) for column in parts]
+
+    def lines(row: Sequence[str]) -> list[str]:
+        """A row; as many lines as its longest cell has."""
+        parts = [cell.split("\n") for cell in row]
+        most = range(max(map(len, parts), default=1))
+        return [line([part[i] if i < len(part) else "" for part in parts]) for i in most]
 
     def line(row: Sequence[str]) -> str:
         parts = (
@@ -37,7 +44,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
         )
         return "  ".join(parts).rstrip()
 
-    return "\n".join([console.style(line(head), dim=True), *(line(row) for row in cells)])
+    return "\n".join([console.style(line(head), dim=True), *(one for row in cells for one in lines(row))])
 
 
 def size(nbytes: float) -> str:

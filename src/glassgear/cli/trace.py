@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +16,7 @@ from glassgear.cli.opening import open_model
 from glassgear.cli.options import Command, as_text, model_options, option
 from glassgear.cli.output import json_line, quoted
 from glassgear.cli.table import size
+from glassgear.cli.zeroing import zero_option, zeroing_of
 from glassgear.errors import SettingError
 
 if TYPE_CHECKING:
@@ -78,10 +79,7 @@ def _bytes(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
         help=f"How many tokens to list. [default: 3 for --heads, else {TOP}]")  # fmt: skip
 @option("--json", "as_json", is_flag=True, section=VIEW, help="One JSON object.")
 @language_option(VIEW)
-@option("--zero", multiple=True, metavar="PATH[:HEAD]", section=CHANGE,
-        help="Set a value to zero, such as blocks.3.attention, or one head of it (:4), and show what that "
-             "does to the next token. A block, such as blocks.3, then adds nothing to the stream. "
-             "May be given several times.")  # fmt: skip
+@zero_option(CHANGE, "and show what that does to the next token")
 @option("--chat", is_flag=True, section=MODEL, help="PROMPT is a message: use the model's chat template.")
 @option("--system", callback=as_text, metavar="TEXT", section=MODEL, help="A system message before it.")
 @option("--special", is_flag=True, section=MODEL, help="Read control tokens in the prompt as what they are.")
@@ -130,7 +128,8 @@ def _trace(model: str | None, prompt: str | None, given: dict[str, Any], words: 
     ids = _ids(loaded, console.read_stdin() if prompt == "-" else prompt, given)
     if given["max_tokens"]:
         loaded.require_causal()
-    changed = _hook(loaded, given["zero"])
+    zeroing = zeroing_of(loaded, given["zero"])
+    changed = None if zeroing is None else zeroing()
     views = _views(given) or given["save"] is not None or given["every"] or bool(given["select"])
     trace = _record(loaded, ids, changed, given) if views or changed is None else None
     effect = None if changed is None else _effect(loaded, ids, changed, given["top"] or TOP)
@@ -199,26 +198,6 @@ def _needed(model: LanguageModel, given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 # --- changes ----------------------------------------------------------------------------------
-
-
-def _hook(model: LanguageModel, zeros: Sequence[str]) -> Hook | None:
-    """What sets values to zero."""
-    if not zeros:
-        return None
-    from glassgear.trace.changes import Zero, hook_of
-    from glassgear.trace.shown import shown_by
-
-    changes = []
-    for text in zeros:
-        path, colon, head = text.partition(":")
-        if colon and not re.fullmatch(r"\d{1,6}", head):
-            raise click.BadParameter(
-                f"{text!r:.80}: a head is a number, as in blocks.3.attention:4", param_hint="--zero"
-            )
-        changes.append(Zero(path, int(head) if colon else None))
-    axes = {path: shown.axes for path, shown in shown_by(model.backend).items()}
-    made = hook_of(model.gears, axes, changes)
-    return None if made is None else made()
 
 
 def _effect(model: LanguageModel, ids: list[int], hook: Hook, top: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glassgear.cli.trace_views import (
     Name,
     Said,
+    cut,
     figure,
     is_slim,
     kinds,
@@ -198,11 +199,11 @@ class Parts:
         made = new_table(*map(self.words, heads), right=(0, 2, 4) if is_slim() else (0, 2, 3, 6, 7))
         for place, (one, other) in enumerate(zip(effect["before"], effect["after"], strict=True), 1):
             same = one["id"] == other["id"]
-            before = (self.name(one["id"]), share(one["probability"]))
-            after = (
-                Text(self.name(other["id"]), style="" if same else "yellow"),
-                share(other["probability"]),
-            )
+            first, second = (self.name(row["id"]) for row in (one, other))
+            if is_slim():
+                first, second = cut(first), cut(second)
+            before = (first, share(one["probability"]))
+            after = (Text(second, style="" if same else "yellow"), share(other["probability"]))
             if is_slim():
                 made.add_row(str(place), *before, *after)
             else:

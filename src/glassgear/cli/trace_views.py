@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Name",
     "Said",
+    "cut",
     "figure",
+    "fit",
     "is_slim",
+    "is_tight",
     "kinds",
     "new_table",
     "only",
@@ -51,6 +54,8 @@ BLOCKS = "blocks.*."
 BAR = 16  # cells of the longest bar
 TOKEN = 12  # width of a token in a table
 BEFORE = 32  # columns that stand before tokens
+TIGHT = 48  # columns that are too few for a rank beside a probability
+SHORT = 7  # width of a token there, where another one stands beside it
 
 
 def show(*parts: RenderableType) -> None:
@@ -61,7 +66,7 @@ def show(*parts: RenderableType) -> None:
     out = Console(file=sys.stdout, width=room() or WIDE, color_system=colours, highlight=False)  # type: ignore[arg-type]
     for part in parts:
         if is_slim() and not isinstance(part, str):
-            _fit(part, out)
+            fit(part, out)
         out.print(part, markup=False)
 
 
@@ -70,7 +75,12 @@ def is_slim() -> bool:
     return (room() or WIDE) < SLIM
 
 
-def _fit(part: Any, out: Any) -> None:
+def is_tight() -> bool:
+    """Whether it has even less."""
+    return (room() or WIDE) < TIGHT
+
+
+def fit(part: Any, out: Any) -> None:
     """Give a table's columns widths at which whole words fold; it stays as it is if there are none."""
     from rich.measure import Measurement
     from rich.table import Table
@@ -236,10 +246,12 @@ def show_heads(
 ) -> None:  # fmt: skip
     """For each head the tokens that one reads most, with the weight of each."""
     made = new_table(*map(words, ("attention", "head", "weight, token")), right=[1])
+    made.columns[2].no_wrap = True
     for path, each in found.items():
+        called = path.removesuffix(".attention") if is_tight() else path
         for head, looks in enumerate(each):
-            cells = [(look.weight, f"{look.token} {_cut(name(ids[look.token]))}", "") for look in looks]
-            made.add_row(path if head == 0 else "", str(head), _likely(cells))
+            cells = [(look.weight, f"{look.token} {cut(name(ids[look.token]))}", "") for look in looks]
+            made.add_row(called if head == 0 else "", str(head), _likely(cells))
     show(words(f"What token {token}, {name(ids[token])}, looks at"), made)
 
 
@@ -257,8 +269,9 @@ def _likely(cells: Sequence[tuple[float, str, str]]) -> Text:
     return out
 
 
-def _cut(text: str) -> str:
-    return text if console.cells(text) <= TOKEN else text[: TOKEN - 2] + "\u2026"
+def cut(text: str, width: int = TOKEN) -> str:
+    """What a token is called, in so many cells at most."""
+    return text if console.cells(text) <= width else text[: width - 2] + "\u2026"
 
 
 # --- layers -----------------------------------------------------------------------------------
@@ -277,12 +290,16 @@ class Said:
 def show_lens(said: Said, name: Name, words: Words = str) -> None:
     """The likeliest tokens behind each layer, and the probability of the one that wins in the end."""
     final = said.layers[-1].top[0][0]
-    heads = ("block", f"p({_cut(name(final))})", "place", "likeliest")
-    made = new_table(*map(words, heads), right=(1, 2))
+    heads: tuple[str, ...] = ("block", f"p({cut(name(final))})", "place", "likeliest")
+    if is_tight():
+        heads = ("block", f"p({cut(name(final), SHORT)})", "likeliest")
+    made = new_table(*map(words, heads), right=range(1, len(heads) - 1))
+    made.columns[-1].no_wrap = True
     for number, layer in enumerate(said.layers):
-        cells = _likely([(p, _cut(name(i)), "bold" if i == final else "") for i, p in layer.top])
+        cells = _likely([(p, cut(name(i)), "bold" if i == final else "") for i, p in layer.top])
         style = "green" if number >= said.decided else None
-        made.add_row(layer.path, share(layer.final), str(layer.rank + 1), cells, style=style)
+        place = () if is_tight() else (str(layer.rank + 1),)
+        made.add_row(layer.path, share(layer.final), *place, cells, style=style)
     path = said.layers[said.decided].path
     show(
         words(f"What each layer would say after token {said.token}, {name(said.ids[said.token])}"),

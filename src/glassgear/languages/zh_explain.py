@@ -233,7 +233,8 @@ NAMES = {
     "eps": "eps", "row": "行", "entry": "元素", "level": "量化级", "minimum": "最小值", "SiLU": "SiLU",
     "Phi": "Phi", "GELU": "GELU", "u": "u", "tanh": "tanh", "ReLU": "ReLU", "identity": "恒等",
     "activated": "激活后的门控", "up": "升维投影", "product": "乘积", "probability": "概率",
-    "log-probability": "对数概率", "set to zero": "置零", "without that": "未置零时", "cut": "切断",
+    "log-probability": "对数概率", "set to zero": "置零", "replaced": "替换", "without that": "未改动时",
+    "cut": "切断",
     "left out": "略去", "margin": "领先幅度", "random number": "随机数", "interval": "区间",
 }  # fmt: skip
 
@@ -325,6 +326,8 @@ STEPS = {
     "isn't known: the trace holds no seed": "未知：运行记录中没有随机种子",
     "drawn from [0, 1)": "从 [0, 1) 中抽取",
     "this run sets this number to 0 (ablation)": "这次运行把这个数置为 0（消融）",
+    "this run puts this number in the place of what the gear made (change)":
+        "这次运行用这个数替换部件算出的值（改动）",
     "what the gear made of its inputs, which nobody reads": "部件由输入算出的值，没有被任何部件读取",
     "this run leaves out what came along the stream (ablation): what the sublayer says goes on alone":
         "这次运行略去残差流的已有值（消融）：只有子层的输出继续向后",

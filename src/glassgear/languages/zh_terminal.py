@@ -1,4 +1,4 @@
-"""Chinese: the tables of `glassgear sample` and `glassgear trace`."""
+"""Chinese: tables of `glassgear sample` and `glassgear trace`, and what their users may get wrong."""
 
 from __future__ import annotations
 
@@ -41,8 +41,64 @@ TRACE = {
     "{n:int} values of {tokens:int} tokens in {path:text} ({size:text})":
         "{tokens} 个 token 的 {n} 个数值已存入 {path}（{size}）",
     "without a prompt, this traces the model's start token alone": "没有提示词：只追踪模型的起始 token",
+    "no room for: {names:text}": "放不下：{names}",
     "{path:name} is no sum over blocks of quantised weights: --block shows nothing":
         "{path} 不是量化权重各块之和：--block 没有可显示的内容",
 }  # fmt: skip
 
-SENTENCES = {**SAMPLE, **TRACE}
+MISTAKES = {
+    "--open shows what was saved: it takes no PROMPT, --zero, --save, --max-tokens or --chat":
+        "--open 显示已存的记录：不能同时给出 PROMPT、--zero、--save、--max-tokens 或 --chat",
+    "Missing argument 'MODEL' (or --open FILE).": "缺少参数 'MODEL'（或 --open FILE）。",
+    "--system is part of a conversation: give --chat, too": "--system 属于对话：请同时给出 --chat",
+    "{text:quoted}: a head is a number, as in blocks.3.attention:4":
+        "{text}：头是一个编号，例如 blocks.3.attention:4",
+    "which value? Give a MODEL, a PROMPT and a PATH such as blocks.0.ffn.down; `glassgear show MODEL` lists "
+    "the gears":
+        "哪个数值？请给出 MODEL、PROMPT 和 PATH，例如 blocks.0.ffn.down；`glassgear show MODEL` 列出各部件",
+    "a saved trace has its prompt: give MODEL and PATH alone with --open":
+        "已存的记录自带提示词：使用 --open 时只给出 MODEL 和 PATH",
+    "a saved trace has its tokens: --max-tokens doesn't go with --open":
+        "已存的记录自带 token：--max-tokens 不能与 --open 同用",
+    "--head says half of the place: --index says the channel or the seen token":
+        "--head 只说明了位置的一半：还需用 --index 给出通道或所看的 token",
+    "no value is called {names:text}: {near:words}. `*` stands for anything: `blocks.*.ffn.*`, say; `*` "
+    "alone records all":
+        "没有名为 {names} 的数值：{near}。`*` 代表任意内容，例如 `blocks.*.ffn.*`；单独的 `*` 记录全部",
+    "no value is called {names:text}: {near:words}? `*` stands for anything: `blocks.*.ffn.*`, say; `*` "
+    "alone records all":
+        "没有名为 {names} 的数值：{near}？`*` 代表任意内容，例如 `blocks.*.ffn.*`；单独的 `*` 记录全部",
+    "the first are {names:text}": "最前面的是 {names}",
+    "did you mean {names:text}": "是不是 {names}",
+    "{path:text}: there is no such file": "{path}：没有这个文件",
+    "{path:text}: is a safetensors file, but no trace": "{path}：是 safetensors 文件，但不是运行记录",
+    "{path:text}: is a trace whose description is damaged": "{path}：是运行记录，但其中的说明已损坏",
+    "{path:text}: is no trace, which is a safetensors file that `glassgear trace --save` writes: "
+    "it {why:text}":
+        "{path}：不是运行记录（由 `glassgear trace --save` 写出的 safetensors 文件）：{why}",
+    "{path:text}: can't be written: the folder {folder:text} doesn't exist":
+        "{path}：无法写入：文件夹 {folder} 不存在",
+    "{path:text}: can't be written: the folder {folder:text} is no folder":
+        "{path}：无法写入：{folder} 不是文件夹",
+    "the trace is {n:int} tokens, the context holds {most:int}: {advice:words}":
+        "这份记录有 {n} 个 token，上下文只有 {most}：{advice}",
+    "{path:text} has no tokenizer, so its prompt is ids, such as \"1 2 3\": found {found:text}; --tokenizer "
+    "names one that reads texts":
+        "{path} 没有分词器，提示词须是编号，例如 \"1 2 3\"；给出的是 {found}；可用 --tokenizer 指定能读文本的"
+        "分词器",
+    "device and dtype are for the torch backend, not for {name:name}":
+        "device 和 dtype 只用于 torch 后端，不用于 {name}",
+    "{name:text}: is a published config of {source:name}, which has no weights: `glassgear run --random` "
+    "draws some (random=True in Python); `glassgear show` and `glassgear params` need none":
+        "{name}：是 {source} 公布的配置，没有权重：`glassgear run --random` 可随机生成（Python 中为 "
+        "random=True）；`glassgear show` 和 `glassgear params` 不需要权重",
+    "random weights for {name:text} need {need:text} of memory in float32 (as drawn, and as the backend "
+    "keeps them), and {free:text} are free; `glassgear show` and `glassgear params` need none":
+        "{name} 的随机权重以 float32 需要 {need} 内存（生成时一份，后端保存一份），而空闲内存只有 {free}；"
+        "`glassgear show` 和 `glassgear params` 不需要权重",
+    "{name:text} must be {most:int} or less, found {found:int}": "{name} 必须不大于 {most}，给出的是 {found}",
+    "a trace doesn't say which of its numbers a function replaced: give its prompt instead":
+        "运行记录没有说明函数替换了哪些数：请改为给出提示词",
+}  # fmt: skip
+
+SENTENCES = {**SAMPLE, **TRACE, **MISTAKES}

@@ -44,8 +44,10 @@ Values = Mapping[str, Value]
 BLOCK = re.compile(r"blocks\.(\d+)")
 KEPT = 512 << 20  # bytes of a decoded head that stay in memory; a larger one is decoded anew, in stretches
 STRETCH = 8192  # rows of such a head at a time
-ROWS = 64  # tokens whose scores are looked at together, and
+ROWS, HEADS = 64, 3  # tokens, and heads, whose scores are looked at together, and
 SHORT = 1 << 18  # other numbers: so few stay near the processor
+ROW = 512  # numbers that are added up in float32
+SQUARED = 1e-12, 1e15  # sizes of the largest number with which float32 holds the sum of a row's squares
 COMPUTED_BY = (
     "last norm and head of the reference backend in float32 behind each layer but the last, "
     "whose row holds the logits that the model gave"
@@ -90,7 +92,7 @@ class Summary:
 
 
 def summary(value: Value) -> Summary:
-    """Figures of a value; sums are float64."""
+    """Figures of a value. Sums of 512 numbers are float32, sums of those float64."""
     return summary_of_all(value.path, [value])
 
 
@@ -103,8 +105,9 @@ def summary_of_all(path: str, values: Sequence[Value]) -> Summary:
     """
     figures = _Figures()
     for value in values:
+        masked = value.path.endswith(".scores")  # a window hides early tokens, too
         for numbers in _visible(value):
-            figures.add(numbers)
+            figures.add(numbers, masked)
     told = (path, values[0].array.shape, values[0].axes)
     if not figures.count:
         nothing = float("nan")
@@ -130,31 +133,45 @@ class _Figures:
     nan: int = 0
     inf: int = 0
 
-    def add(self, numbers: Floats) -> None:
-        """Take in a stretch of numbers."""
+    def add(self, numbers: Floats, masked: bool = False) -> None:
+        """Take in a stretch of numbers; where some are `masked`, -inf is none of them."""
         if not numbers.size:
             return
         low, high = float(numbers.min()), float(numbers.max())
         if not (np.isfinite(low) and np.isfinite(high)):  # NaN goes through both
-            self.nan += int(np.isnan(numbers).sum())
-            self.inf += int(np.isinf(numbers).sum())
-            self.add(numbers[np.isfinite(numbers)])
+            there = numbers[numbers != -np.inf] if masked else numbers
+            self.nan += int(np.isnan(there).sum())
+            self.inf += int(np.isinf(there).sum())
+            self.add(there[np.isfinite(there)])
             return
-        wide = numbers.astype(np.float64)
-        self.count += wide.size
-        self.total += float(wide.sum())
-        self.squares += float(np.einsum("i,i->", wide, wide))  # no matrix library, whose threads would wait
-        self.zeros += wide.size - int(np.count_nonzero(numbers))
+        total, squares = _sums(numbers, max(-low, high))
+        self.count += numbers.size
+        self.total += total
+        self.squares += squares
+        if low <= 0 <= high:
+            self.zeros += int(np.count_nonzero(numbers == 0))
         self.low, self.high = min(self.low, low), max(self.high, high)
+
+
+def _sums(numbers: Floats, largest: float) -> tuple[float, float]:
+    """The sum of some numbers and that of their squares; `largest` is the size of the largest."""
+    if not SQUARED[0] <= largest <= SQUARED[1]:
+        wide = numbers.astype(np.float64)
+        return float(wide.sum()), float(np.einsum("i,i->", wide, wide))
+    whole = numbers.size - numbers.size % ROW
+    total = squares = 0.0
+    for rows in (numbers[:whole].reshape(-1, ROW), numbers[None, whole:]):
+        total += float(rows.sum(axis=1).sum(dtype=np.float64))
+        # No matrix library, whose threads would wait.
+        squares += float(np.einsum("ij,ij->i", rows, rows).sum(dtype=np.float64))
+    return total, squares
 
 
 def _visible(value: Value) -> Iterator[Floats]:
     """The numbers of a value in short rows, those aside that stand where a token sees nothing."""
     if value.axes[-1] == "seen" and all(_unseen(value, first) for first in _stretches(value)):
         for first in _stretches(value):
-            for part in _seen(value, first):
-                # A window hides early tokens, too.
-                yield part[part != -np.inf] if value.path.endswith(".scores") else part
+            yield from _seen(value, first)
         return
     flat = value.array.reshape(-1)
     for first in range(0, flat.size, SHORT):
@@ -169,18 +186,23 @@ def _stretches(value: Value) -> range:
 def _unseen(value: Value, first: int) -> bool:
     """Whether nothing stands where some tokens can't look: later ones."""
     rows, at = value.array[:, first : first + ROWS], value.positions[first : first + ROWS]
-    start = int(at[0]) + 1
-    later = np.arange(start, rows.shape[2]) > at[:, None]
-    nothing = np.float32(-np.inf if value.path.endswith(".scores") else 0)
-    return bool(((rows[:, :, start:] == nothing) | ~later).all())
-
-
-def _seen(value: Value, first: int) -> tuple[Floats, Floats]:
-    """What some tokens see: the tokens up to the first of these, and from there the triangle."""
-    rows, at = value.array[:, first : first + ROWS], value.positions[first : first + ROWS]
     start, stop = int(at[0]) + 1, int(at[-1]) + 1
-    inside = np.arange(start, min(stop, rows.shape[2])) <= at[:, None]
-    return rows[:, :, :start].reshape(-1), rows[:, :, start:stop][:, inside].reshape(-1)
+    nothing = np.float32(-np.inf if value.path.endswith(".scores") else 0)
+    some = rows[:, :, start:stop]
+    hidden = np.arange(start, start + some.shape[2]) > at[:, None]
+    return bool((rows[:, :, stop:] == nothing).all() and ((some == nothing) | ~hidden).all())
+
+
+def _seen(value: Value, first: int) -> Iterator[Floats]:
+    """What some tokens see: the tokens up to the first of these, and from there the triangle."""
+    at = value.positions[first : first + ROWS]
+    start, stop = int(at[0]) + 1, int(at[-1]) + 1
+    inside = np.arange(start, min(stop, value.array.shape[2])) <= at[:, None]
+    triangle = np.flatnonzero(inside)  # places in the rows from `start` on, one behind the other
+    for head in range(0, len(value.array), HEADS):
+        rows = value.array[head : head + HEADS, first : first + ROWS]
+        yield rows[:, :, :start].reshape(-1)
+        yield rows[:, :, start:stop].reshape(len(rows), inside.size).take(triangle, axis=1).reshape(-1)
 
 
 @dataclass(frozen=True)

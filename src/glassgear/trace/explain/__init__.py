@@ -17,9 +17,11 @@ import numpy as np
 from glassgear.backends.base import Backend
 from glassgear.errors import SettingError
 from glassgear.model.gears import Attention
+from glassgear.trace.changes import Zeroing
 from glassgear.trace.explain import attention, changed, experts, latent, linear, norms, plain, sampled
 from glassgear.trace.explain.desk import Cache, Desk
 from glassgear.trace.explain.explanation import Block, Explanation, Made, Step
+from glassgear.trace.explain.replaced import Replacing
 from glassgear.trace.explain.terms import Input, Term, Terms
 from glassgear.trace.explain.words import formula, gear_name
 from glassgear.trace.flow import PROBABILITY, SAMPLED, Node, flow
@@ -32,6 +34,7 @@ __all__ = [
     "Explanation",
     "Input",
     "Made",
+    "Replacing",
     "Step",
     "Term",
     "Terms",
@@ -97,7 +100,7 @@ def explain(desk: Desk, path: str, token: int = -1, index: int | Sequence[int] |
 
 def desk_for(
     backend: Backend, tensors: Mapping[str, StoredTensor], run: Trace | Callable[[Sequence[str]], Trace],
-    path: str, *, piece: Callable[[int], str] | None = None,
+    path: str, *, piece: Callable[[int], str] | None = None, change: Zeroing | Replacing | None = None,
 ) -> Desk:  # fmt: skip
     """A desk for explaining a value.
 
@@ -107,6 +110,7 @@ def desk_for(
         run: a trace, or a function that runs the model and records the paths that it is given.
         path: what will be explained first; of a run it is recorded with what it is computed from.
         piece: what an id stands for.
+        change: what the run does differently from its model; a function is the one that `run` hands on.
 
     Raises:
         SettingError: the model has no such value, or the trace is another model's.
@@ -114,7 +118,7 @@ def desk_for(
     chart = flow(backend.model)
     form: Cache = getattr(backend, "cache_form", "float32")
     empty = Trace((), (), 0, "", backend.name, backend.model.family)
-    desk = Desk(backend.model, tensors, chart, empty, form, piece=piece)
+    desk = Desk(backend.model, tensors, chart, empty, form, piece=piece, zeroing=change)
     paths = needed(desk, path)
     if isinstance(run, Trace):
         desk.trace = run

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from glassgear.errors import SettingError
 from glassgear.model.gears import Model
 from glassgear.trace.changes import Zeroing
+from glassgear.trace.explain.replaced import Replacing
 from glassgear.trace.explain.terms import Input, Listed
 from glassgear.trace.flow import PROBABILITY, SAMPLED, Flow, Node, Stream
 from glassgear.trace.trace import Trace
@@ -68,7 +69,7 @@ class Desk:
         cache: how the backend keeps keys and values.
         again: records more values of the same run; None: there is no way back to it.
         piece: what an id stands for; None without a tokenizer.
-        zeroing: what the run sets to zero; None: nothing.
+        zeroing: what the run sets to zero, or a function that replaces values; None: nothing is changed.
     """
 
     model: Model
@@ -78,7 +79,7 @@ class Desk:
     cache: Cache = "float32"
     again: Callable[[Sequence[str]], Trace] | None = None
     piece: Callable[[int], str] | None = None
-    zeroing: Zeroing | None = None
+    zeroing: Zeroing | Replacing | None = None
     _rows: dict[tuple[str, int], Row] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
 
@@ -88,7 +89,7 @@ class Desk:
         return self.trace.backend == "cpu"
 
     def changes(self, stream: Stream) -> bool:
-        """Whether the run sets something of these values to zero."""
+        """Whether the run sets something of these values to zero, or replaces it."""
         return self.zeroing is not None and any(map(self.zeroing.changes, stream))
 
     # --- names ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import * as scale from "./scale.js";
 import { state } from "./store.js";
 import { t } from "./texts.js";
 
-const GUTTER = 92, TOP = 74, AT_ONCE = 3e6; // numbers in one answer
+const GUTTER = 92, TOP = 74, LARGEST = 72, AT_ONCE = 3e6; // numbers in one answer
 
 export class Attention {
   /** `hooks`: hover(token, seen, value), pick(token, seen), head(number). */
@@ -61,7 +61,7 @@ export class Attention {
 
   get cell() {
     const room = Math.min(this.canvas.clientWidth - GUTTER - 8, this.canvas.clientHeight - TOP - 6);
-    return Math.max(3, Math.min(44, room / Math.max(1, this.data.tokens)));
+    return Math.max(3, Math.min(LARGEST, room / Math.max(1, this.data.tokens)));
   }
 
   at(event) {

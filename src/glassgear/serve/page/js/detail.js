@@ -4,7 +4,7 @@ import { colour, sized } from "./dom.js";
 import { number } from "./format.js";
 import * as scale from "./scale.js";
 
-const BAR = 9, LEFT = 58;
+const BAR = 6, LEFT = 58;
 
 /** Whether there are so few numbers that each can be written out. */
 const few = (row) => row && row.length <= 16;

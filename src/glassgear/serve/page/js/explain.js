@@ -8,16 +8,20 @@ import { set, state } from "./store.js";
 import { fullName, t } from "./texts.js";
 
 const FIRST = 12;
-let shown = FIRST, blocks = 1, current = null;
+let shown = FIRST, blocks = 1, current = null, wanted = null;
 
 const fetchNumber = latest((run, path, token, index, signal) => get(`runs/${run}/explain`, { path, token, index: index.join(",") }, signal));
 
 /** What is explained at the moment, for export. */
 export const explanation = () => current;
 
+/** The number that is explained, or about to be: [path, token, index], or null. */
+export const asked = () => wanted;
+
 /** Explain a number; `from` how many steps of the trail stay in front of it. */
 export async function explain(path, token, index, from = 0) {
-  const found = await fetchNumber(state.run, path, token, index);
+  const mine = (wanted = [path, token, index]);
+  const found = await fetchNumber(state.run, path, token, index).catch((error) => { if (wanted === mine) wanted = null; throw error; });
   if (!found) return;
   current = found; shown = FIRST; blocks = 1;
   set({ numbers: [...state.numbers.slice(0, from), { path, token, index, value: found.result }] });
@@ -33,7 +37,7 @@ export async function again() {
 }
 
 /** Close it. */
-export function close() { current = null; set({ numbers: [] }); }
+export function close() { fetchNumber.stop(); current = wanted = null; set({ numbers: [] }); }
 
 /** Draw it into its section. `follow(input)` explains an input. */
 export function render(section, { follow, trouble }) {

@@ -33,13 +33,13 @@ export class Heatmap {
 
   /** Width of a channel in pixels: all of them in view, unless zoomed. */
   get wide() {
-    const fit = Math.min(this.data.about.width <= FEW ? 96 : 34, this.columns / this.data.about.width);
+    const fit = Math.min(this.data.about.width <= FEW ? 96 : 64, this.columns / this.data.about.width);
     return this.cell || (this.data.about.axes.includes("entry") ? 8 : Math.max(fit, 0.05));
   }
 
   get high() {
     const room = (this.canvas.clientHeight - TOP) / Math.max(1, this.data.tokens);
-    return Math.max(15, Math.min(52, room));
+    return Math.max(15, Math.min(80, room));
   }
 
   /** Bring the chosen number into view. */

@@ -6,6 +6,7 @@ import { grouped, percent, short } from "./format.js";
 import { quoted } from "./pieces.js";
 import * as scale from "./scale.js";
 import { blockOf, nodeOf, on, state } from "./store.js";
+import * as terms from "./terms.js";
 import { fullName, nameOf, t } from "./texts.js";
 
 const W = 284, SPINE = 20, LEFT = 46, RIGHT = 272, CELLS = 36;
@@ -359,7 +360,7 @@ function card() {
   if (!node) return;
   const held = node.parameters ? `${grouped(node.parameters)} · ${percent(node.share ?? 0)} ${t("share_of_model")}` : t("no_parameters");
   const formula = (node.formula ?? "").replaceAll("`", ""); // names in a docstring are marked with them
-  swap(byId("gear-card"), h("h2", {}, fullName(node.path), h("small", { text: node.kind })),
+  swap(byId("gear-card"), h("h2", {}, fullName(node.path), h("small", {}, terms.kind(node.kind))),
     h("p", { class: "formula", text: formula, title: formula }), h("p", { class: "small", text: held }));
 }
 

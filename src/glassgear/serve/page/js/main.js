@@ -6,19 +6,22 @@ import * as dialogs from "./dialogs.js";
 import { byId, h, later, swap } from "./dom.js";
 import * as explaining from "./explain.js";
 import { grouped, short } from "./format.js";
-import { VIEWS, decode, defaultSampling, encode } from "./link.js";
+import { keepPlace, keptPlace, remember, remembered } from "./kept.js";
+import { VIEWS, decode, defaultSampling } from "./link.js";
 import * as machine from "./machine.js";
 import * as panels from "./panels.js";
 import { blockOf, nodeOf, on, set, state } from "./store.js";
 import { languages, setLanguage, t } from "./texts.js";
 import * as tour from "./tour.js";
+import * as terms from "./terms.js";
 import * as valueView from "./valueview.js";
 import * as views from "./views.js";
+import * as visited from "./visited.js";
 
 const FIRST_PROMPT = "The cat sat on the mat because it", STORY = "Once upon a time, Lily had a red ball. One day";
 const PAUSE = 260; // ms between tokens while playing
 
-let working = Promise.resolve(), habitsFor = "", left = null; // habits' run and length; where the example was opened from
+let working = Promise.resolve(), habitsFor = "", ranAsChat = false, left = keptPlace(); // habits' run and length; how the run was asked for; where the example was opened from
 
 /* ---- words, status ---- */
 
@@ -116,6 +119,13 @@ const zoom = {
   out: () => { const steps = state.focus.split("."); const up = steps.length > 2 ? steps.slice(0, -1).join(".") : ""; set({ focus: up }); },
 };
 
+/** What the server has to say of the prompt, under it; what holds for every prompt of the model isn't said again. */
+function promptSaid() {
+  const line = byId("prompt-said"), said = state.warnings.filter((one) => !(state.tree?.notices ?? []).includes(one));
+  line.hidden = !state.run || !said.length;
+  line.textContent = line.title = said.join(" · ");
+}
+
 /* ---- models and runs ---- */
 
 /** One thing after the other: a run isn't stepped while it is loading. */
@@ -165,10 +175,11 @@ async function startRun(options) {
 }
 
 async function runPrompt({ made = 0 } = {}) {
-  const before = state.run, { prompt } = state, began = await post("runs", asked(state.model, prompt, []));
+  const before = state.run, { prompt, chat } = state, began = await post("runs", asked(state.model, prompt, []));
   const answer = await post(`runs/${began.run}/step`, { count: 0, sampling: state.sampling }).catch((error) => { forget(began.run); throw error; });
   valueView.values.clear();
   explaining.close();
+  ranAsChat = chat;
   set({ ran: prompt, failed: "", run: began.run, ids: began.ids, texts: began.texts, bytes: began.bytes ?? [], special: began.special ?? [], promptLength: began.prompt ?? began.ids.length, pipeline: began.pipeline, warnings: began.warnings ?? [], done: null, tokensRun: 0, growth: null, lens: null, heads: null, habits: null, candidates: null, comparison: null });
   took(answer);
   if (made) took(await post(`runs/${began.run}/step`, { count: made }));
@@ -334,8 +345,10 @@ function buildMiddle() {
   on("tour language tree value", tour.render);
 }
 
+const VIEW_TERMS = { growth: "stream", lens: "lens", cache: "kv_cache" };
+
 function tabs() {
-  swap(byId("views"), VIEWS.map((name) => h("button", { role: "tab", "aria-selected": String(name === state.view), onclick: () => set({ view: name }), text: t(`view_${name}`), data: { key: `v ${name}`, view: name } })));
+  swap(byId("views"), VIEWS.map((name) => h("button", { role: "tab", "aria-selected": String(name === state.view), onclick: () => set({ view: name }), text: t(`view_${name}`), data: { key: `v ${name}`, view: name, ...terms.of(VIEW_TERMS[name]) } })));
 }
 
 const viewActions = {
@@ -374,13 +387,15 @@ function bar() {
   byId("tour-open").addEventListener("click", () => tour.go(state.tour ? "" : tour.steps()[0]));
   byId("change-open").addEventListener("click", () => dialogs.changes(runChanges));
   byId("compare-open").addEventListener("click", openCompare);
-  byId("export-open").addEventListener("click", () => { link.now(); dialogs.exporting(say, trouble); });
+  byId("export-open").addEventListener("click", () => { visited.write(); dialogs.exporting(say, trouble); });
   on("about model language", models);
   on("prompt", () => { if (document.activeElement !== byId("prompt")) byId("prompt").value = state.prompt; });
   on("playing", () => byId("play").setAttribute("aria-pressed", String(state.playing)));
   on("run done texts promptLength tree", () => { byId("step").disabled = byId("play").disabled = !canStep(); byId("back").disabled = state.texts.length <= state.promptLength; });
   on("tour", () => byId("tour-open").setAttribute("aria-pressed", String(Boolean(state.tour))));
   on("language tree", facts);
+  on("run warnings tree", promptSaid);
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("middle").focus(); });
 }
 
 function models() {
@@ -394,7 +409,7 @@ const changeModel = (name) => queue(() => toModel(name));
 
 async function toModel(name) {
   const example = exampleOf(name), from = state.model;
-  if (example && !exampleOf(from)) left = { model: from, prompt: state.prompt, open: state.open };
+  if (example) leaving(from, state.prompt);
   const untouched = state.prompt === firstPrompt(from) ? firstPrompt(name) : state.prompt;
   const prompt = example ?? (exampleOf(from) ? left?.prompt ?? firstPrompt(name) : untouched);
   await loadModel(name);
@@ -402,6 +417,11 @@ async function toModel(name) {
   clearOther();
   await startRun();
   set({ about: await get("about") });
+}
+
+/** Keep what there was before the example, for its end. */
+function leaving(model, prompt) {
+  if (model && !exampleOf(model)) left = keepPlace({ model, prompt, open: state.open });
 }
 
 /** What a model starts with: one that knows stories alone, with a story. */
@@ -437,13 +457,6 @@ function keys(event) {
   if (work) { event.preventDefault(); work(); }
 }
 
-const link = {
-  now: () => { const text = encode(state); if (text !== location.hash) history.replaceState(null, "", text); },
-};
-
-function remember(name, value) { try { localStorage.setItem(`glassgear ${name}`, value); } catch { /* private mode: not kept */ } }
-function remembered(name) { try { return localStorage.getItem(`glassgear ${name}`); } catch { return null; } }
-
 function themes() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const usual = () => remembered("theme") ?? (dark.matches ? "dark" : "light");
@@ -454,9 +467,10 @@ function themes() {
 }
 
 /** Follow a link: first the model and the run that it names, then what was selected in them. */
-async function follow(given) {
-  const name = given.model || state.model || otherModel();
+async function follow(given, entry = null) {
+  const from = state.model, name = given.model || state.model || otherModel();
   if (given.open === undefined && blockOf(given.value ?? given.gear ?? "") >= 0) given.open = blockOf(given.value ?? given.gear);
+  if (exampleOf(name)) leaving(from, state.prompt);
   set({ ...given, prompt: given.prompt ?? firstPrompt(name) });
   byId("prompt").value = state.prompt;
   if (state.model !== state.tree?.model) await loadModel(name);
@@ -464,8 +478,38 @@ async function follow(given) {
   if (Number.isInteger(given.token)) token(given.token);
   if (given.changes?.length) await beside(state.model, state.prompt, given.changes, given.changes.map(dialogs.changeWords).join(", "));
   set({ view: VIEWS.includes(given.view) ? given.view : "value" });
-  if (given.index?.length) await valueView.explainAt(state.token, given.index);
+  await explained(given, entry);
   if (given.tour) tour.render();
+}
+
+/** The number that a link names; of an entry of the history, with the way that led to it. */
+async function explained(given, entry) {
+  const trail = entry?.numbers ?? [], last = trail.at(-1);
+  if (!entry && given.index?.length) await valueView.explainAt(state.token, given.index);
+  if (!last || last.token >= state.tokensRun) return;
+  set({ numbers: trail.slice(0, -1) });
+  await explaining.explain(last.path, last.token, last.index, trail.length - 1).catch(trouble);
+}
+
+/** Back, Forward or another link: what is missing in it is as in the beginning. */
+async function arrive(given, entry) {
+  const whole = { changes: [], index: [], head: 0, tour: "", habit: "", chat: false, ...(entry ? { gear: "", value: "" } : {}), ...given };
+  if (entry) whole.language = state.language;
+  const same = entry && state.run && whole.model === state.tree?.model && whole.prompt === state.ran && whole.chat === ranAsChat;
+  if (same) await revisit(whole, entry); else await follow({ sampling: defaultSampling(), ...whole }, entry);
+}
+
+/** An entry of the run that is there: it stays as it is, with the tokens made since. */
+async function revisit(given, entry) {
+  explaining.close();
+  const { changes, made, ...rest } = given, focus = state.focus && !rest.value.startsWith(state.focus) ? "" : state.focus;
+  set({ sampling: defaultSampling(), open: Math.max(0, blockOf(rest.value)), ...rest, focus, failed: "", playing: false, view: rest.view ?? "value", token: Math.min(rest.token ?? 0, state.texts.length - 1) });
+  byId("prompt").value = state.prompt;
+  if (JSON.stringify(changes) !== JSON.stringify(state.changes)) {
+    if (changes.length) await beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", ")); else clearOther();
+    set({ view: rest.view ?? "value" });
+  }
+  await explained(rest, entry);
 }
 
 async function begin() {
@@ -478,16 +522,17 @@ async function begin() {
   machine.start({ select, focus: (path) => set({ focus: path }), open: (n) => layer(n), zoomIn: zoom.in, zoomOut: zoom.out });
   panels.start({ token, choose: (id) => queue(() => choose(id)), sampling: (sampling) => set({ sampling }), lens, layer, reads, clearOther, gear: (path) => select(path, machine.valueOf(path)) });
   tour.start({ idle: () => working, select, model: changeModel, otherModel, isExample: (name) => Boolean(exampleOf(name)), explain: valueView.explainAt, close: explaining.close });
+  terms.start();
   buildMiddle(); bar(); tabs(); translate();
   on("language", () => { translate(); remember("language", state.language); });
   again.start(trouble);
   on("run tokensRun token sampling language", candidatesSoon);
   on("run tokensRun token view language", () => { lensSoon(); aroundSoon(); });
   on("run tokensRun value view", habitsSoon);
-  on("model prompt chat sampling changes gear value token index head view language made open tour habit", later(150, link.now));
+  on("model prompt chat sampling changes gear value token index head view language made open tour habit numbers", later(150, visited.write));
   document.addEventListener("keydown", keys);
-  window.addEventListener("hashchange", () => { const next = decode(location.hash); if (encode(state) !== location.hash) queue(() => follow({ sampling: defaultSampling(), changes: [], index: [], head: 0, tour: "", chat: false, ...next })); });
-  await queue(async () => { set({ about: await get("about") }); await follow(given); });
+  visited.start((link, entry, hash) => queue(() => (visited.isWanted(hash) ? arrive(link, entry) : null)));
+  await visited.during(location.hash, () => queue(async () => { set({ about: await get("about") }); await follow(given); }));
   document.documentElement.dataset.ready = "true";
 }
 

@@ -6,6 +6,7 @@ import { SAMPLING, defaultSampling } from "./link.js";
 import { chips, quoted, visible } from "./pieces.js";
 import { nodeOf, on, state } from "./store.js";
 import * as reading from "./reading.js";
+import * as terms from "./terms.js";
 import { factName, fullName, nameOf, stageName, t } from "./texts.js";
 import { lensWords } from "./views.js";
 
@@ -16,8 +17,8 @@ let actions = {};
 export function start(act) {
   actions = act;
   const panel = (id, name) => h("section", { class: `panel ${name}`, id });
-  const folded = (id, key) => h("details", { class: "panel", id, open: true }, h("summary", {}, h("span", { data: { text: key } })), h("div", { class: "inside" }));
-  byId("right").append(panel("text", "text-panel"), panel("next", "next-panel"), folded("lens", "lens_title"), folded("ledger", "ledger"));
+  const folded = (id, key, term) => h("details", { class: "panel", id, open: true }, h("summary", { data: terms.of(term) }, h("span", { class: term ? "term" : null, data: { text: key } })), h("div", { class: "inside" }));
+  byId("right").append(panel("text", "text-panel"), panel("next", "next-panel"), folded("lens", "lens_title", "lens"), folded("ledger", "ledger"));
   byId("next").append(h("header"), h("ol", { class: "candidates", data: { label: "candidates_label" } }), h("p", { class: "small", data: { text: "candidates_marks" } }), h("div", { class: "sliders" }));
   byId("lens").addEventListener("toggle", () => { if (byId("lens").open) actions.lens(); });
   reading.start(byId("text"), act);
@@ -78,7 +79,7 @@ function sliders() {
   const box = byId("next").querySelector(".sliders");
   if (!box.children.length) {
     for (const [name, [low, high, step]] of Object.entries(SLIDERS)) {
-      box.append(h("label", { for: `s-${name}`, data: { text: name } }), h("input", { type: "range", id: `s-${name}`, min: low, max: high, step, oninput: (event) => change(name, Number(event.target.value)) }), h("output", { for: `s-${name}` }));
+      box.append(h("label", { for: `s-${name}`, class: "term", data: { text: name, ...terms.of(name) } }), h("input", { type: "range", data: terms.of(name), id: `s-${name}`, min: low, max: high, step, oninput: (event) => change(name, Number(event.target.value)) }), h("output", { for: `s-${name}` }));
     }
     box.append(h("label", { for: "s-seed", data: { text: "seed" } }), h("input", { type: "number", id: "s-seed", min: 0, step: 1, oninput: (event) => { if (event.target.validity.valid && event.target.value !== "") change("seed", Number(event.target.value)); } }),
       h("button", { class: "text", onclick: () => actions.sampling(defaultSampling()), data: { text: "reset" } }));
@@ -117,9 +118,9 @@ function ledger() {
   const below = node.parts.map((path) => state.nodes.get(path)).filter((part) => part?.parameters);
   const stacked = below.filter((part) => !/^blocks\.\d+$/.test(part.path)), blocks = below.filter((part) => /^blocks\.\d+$/.test(part.path));
   const row = (name, shape, parameters, path) => h("tr", {}, h("td", {}, path === undefined ? name : h("button", { class: "text", onclick: () => actions.gear(path), text: name })), h("td", { text: shape }), h("td", { class: "n", text: grouped(parameters) }));
-  swap(box, h("dl", { class: "facts" }, h("dt", { text: fullName(node.path) }), h("dd", { text: node.kind }),
+  swap(box, h("dl", { class: "facts" }, h("dt", { text: fullName(node.path) }), h("dd", {}, terms.kind(node.kind)),
     h("dt", { text: t("parameters") }), h("dd", { text: node.parameters ? `${grouped(node.parameters)} · ${percent(node.share ?? 0)}` : t("no_parameters") }),
-    Object.entries(node.facts ?? {}).filter(([, v]) => v !== null && typeof v !== "object").map(([name, value]) => [h("dt", { text: factName(name) }), h("dd", { text: String(value) })])),
+    Object.entries(node.facts ?? {}).filter(([, v]) => v !== null && typeof v !== "object").map(([name, value]) => [h("dt", {}, terms.word(name === "kv_heads" ? "gqa" : null, factName(name))), h("dd", { text: String(value) })])),
   held.length || below.length ? h("table", { class: "grid-table" }, h("tbody", {},
     held.map((tensor) => row(tensor.path.slice(node.path.length + 1) || tensor.path, `${tensor.shape.map(grouped).join(" × ")} · ${tensor.type}${tensor.bytes ? ` · ${bytes(tensor.bytes)}` : ""}`, tensor.parameters)),
     stacked.map((part) => row(nameOf(part.path), part.tensors[0]?.shape.map(grouped).join(" × ") ?? part.kind, part.parameters, part.path)),

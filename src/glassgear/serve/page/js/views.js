@@ -5,6 +5,7 @@ import { bytes, grouped, number, percent, short } from "./format.js";
 import { chips, quoted } from "./pieces.js";
 import * as scale from "./scale.js";
 import { state } from "./store.js";
+import * as terms from "./terms.js";
 import { fullName, nameOf, shortName, stageName, stageWords, t } from "./texts.js";
 
 export { heads } from "./headsview.js";
@@ -78,11 +79,13 @@ export function sampling(box, actions) {
     h("div", { class: "stage-flow" }, found.stages.map(stageCard)), draw(found), table(found, actions));
 }
 
+const STAGE_TERMS = { logits: "logit", "top-k": "top_k", "top-p": "top_p", "min-p": "min_p", temperature: "temperature" };
+
 /** One stage: what it does, how many it kept, and the likeliest of those that it removed, struck through. */
 function stageCard(stage) {
   const count = stage.removed_count ?? 0, named = (stage.removed ?? []).slice(0, 6);
   return h("div", { class: "stage-card", data: { stage: stage.name } },
-    h("div", {}, h("b", { class: "strong", text: stageName(stage.name) }), stage.setting ? h("small", { text: ` ${stage.setting}` }) : null),
+    h("div", {}, h("b", { class: "strong" }, terms.word(STAGE_TERMS[stage.name], stageName(stage.name))), stage.setting ? h("small", { text: ` ${stage.setting}` }) : null),
     h("div", { text: t(count ? "kept_of" : "kept_all", { n: grouped(stage.kept), m: grouped(stage.kept + count) }) }),
     h("div", {}, h("p", { class: "small", text: stageWords(stage.name, { n: stage.setting }) }),
       count ? h("p", { class: "removed" }, h("span", { class: "strong", text: t("removed_count", { n: grouped(count), w: percent(stage.removed_probability ?? 0) }) }), named.map((entry) => h("span", {}, h("s", { text: quoted(entry) }), ` ${percent(entry.probability)}`)), count > named.length ? h("span", { text: t("and_more", { n: grouped(count - named.length) }) }) : null) : null));
@@ -93,7 +96,7 @@ function table(found, actions) {
   const most = Math.max(...found.top.map((entry) => Math.max(entry.probability, entry.final)), 1e-9);
   const told = (entry, path, text) => h("button", { class: "text", onclick: () => actions.explain(path, entry.id), text });
   return h("section", {}, h("h3", { text: t("candidates_table") }), h("table", { class: "terms" },
-    h("thead", {}, h("tr", {}, h("th", { text: t("token") }), h("th", { class: "n", text: "id" }), h("th", { class: "n", text: t("logit") }), h("th", { class: "n", text: t("probability") }), h("th"), h("th", { class: "n", text: t("final_probability") }))),
+    h("thead", {}, h("tr", {}, h("th", { text: t("token") }), h("th", { class: "n", text: "id" }), h("th", { class: "n" }, terms.word("logit", t("logit"))), h("th", { class: "n", text: t("probability") }), h("th"), h("th", { class: "n", text: t("final_probability") }))),
     h("tbody", {}, found.top.map((entry) => h("tr", { class: entry.removed_by ? "out" : null }, h("td", { class: "strong" }, entry.removed_by ? h("s", { text: quoted(entry) }) : quoted(entry)), h("td", { class: "n", text: entry.id }), h("td", { class: "n" }, told(entry, "head", number(entry.logit, 5))), h("td", { class: "n" }, told(entry, "probability", percent(entry.probability))),
       h("td", { class: "grow" }, h("div", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * entry.probability) / most}%` } }), h("i", { style: { width: `${(100 * entry.final) / most}%` } }))), h("td", { class: "n", text: entry.final ? percent(entry.final) : entry.removed_by ? t("removed_by", { a: stageName(entry.removed_by) }) : "–" }))))));
 }
@@ -146,7 +149,7 @@ function outputs(found) {
   if (!found.logits) return null;
   const listed = found.logits.candidates, bar = (p) => h("div", { class: "bar-one" }, h("i", { style: { width: `${100 * p}%` } }));
   if (!listed) return favourites(found, bar);
-  return h("section", {}, h("h3", { text: `${t("outputs")} · ${t("kl", { n: number(found.logits.kl, 3) })}` }), h("table", { class: "terms" }, h("thead", {}, h("tr", {}, h("th"), h("th", { text: t("before") }), h("th"), h("th", { text: t("after_change") }), h("th"))),
+  return h("section", {}, h("h3", {}, `${t("outputs")} · `, terms.word("kl", t("kl", { n: number(found.logits.kl, 3) }))), h("table", { class: "terms" }, h("thead", {}, h("tr", {}, h("th"), h("th", { text: t("before") }), h("th"), h("th", { text: t("after_change") }), h("th"))),
     h("tbody", {}, listed.slice(0, 8).map((entry) => h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), [entry.a, entry.b].map((p) => [h("td", { class: "grow" }, bar(p)), h("td", { class: "n", text: percent(p) })]))))));
 }
 
