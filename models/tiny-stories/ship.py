@@ -3,9 +3,9 @@
     python models/tiny-stories/ship.py                 after both parts of the recipe
     python models/tiny-stories/ship.py --check RUN     compare a run's losses with those on record
 
-Reads `runs/tiny-stories/`, writes `src/glassgear/weights/shipped/tiny-stories/`, and here: the losses of both
-parts (`first.jsonl`, `last.jsonl`: every tenth step up to 200, then every hundredth), `loss.png`, and
-`fingerprint.json`: SHA-256 of texts, tokenizer and weights.
+Reads `runs/tiny-stories/`, writes `src/glassgear/weights/shipped/tiny-stories/` with weights in float16, and
+here: the losses of both parts and of the larger teacher (`first.jsonl`, ...: every step that was logged up
+to 200, then every hundredth), `loss.png`, and `fingerprint.json`: SHA-256 of texts, tokenizer and weights.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from glassgear.convert import Wanted, convert
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RUNS = ROOT / "runs" / "tiny-stories"
 TARGET = ROOT / "src" / "glassgear" / "weights" / "shipped" / "tiny-stories"
 PARTS = ("first", "last")
+TOLD = {"first": "told by the smaller teacher, and real", "last": "told by the larger teacher, and real"}
 SHIPPED = (
     "config.json",
     "generation_config.json",
@@ -39,7 +42,7 @@ def main() -> int:
     if options.check:
         return check(options.check)
     ship()
-    for part in PARTS:
+    for part in (*PARTS, "teacher"):
         lines = [json.dumps(event) for event in kept(events(RUNS / part))]
         (HERE / f"{part}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     draw(HERE / "loss.png")
@@ -48,11 +51,10 @@ def main() -> int:
 
 
 def ship() -> None:
-    TARGET.mkdir(parents=True, exist_ok=True)
-    source = RUNS / "last" / "model"
-    for name in SHIPPED:
-        if (source / name).is_file():
-            (TARGET / name).write_bytes((source / name).read_bytes())
+    convert(RUNS / "last" / "model", TARGET, Wanted("folder", "f16", replace=True))
+    for path in TARGET.iterdir():
+        if path.name not in SHIPPED:
+            path.unlink()
     size = sum(path.stat().st_size for path in TARGET.iterdir())
     print(f"{size:,} bytes in {TARGET.relative_to(ROOT)}")
     if size > MOST_BYTES:
@@ -76,7 +78,7 @@ def kept(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def check(run: Path) -> int:
     """Whether a run's losses are those on record, as far as it went."""
-    record = HERE / ("last.jsonl" if run.name == "last" else "first.jsonl")
+    record = HERE / f"{run.name if run.name in ('last', 'teacher') else 'first'}.jsonl"
     logged = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
     wanted = {event["step"]: event["loss"] for event in logged if event["event"] == "step"}
     found = {event["step"]: event["loss"] for event in events(run) if event["event"] == "step"}
@@ -107,11 +109,11 @@ def draw(path: Path) -> None:
         share = steps[-1]["tokens"] / steps[-1]["step"]
         axes[1].plot(
             [begin + e["step"] * share / 1e6 for e in looks], [e["nats_per_byte"] for e in looks], "o-", ms=3,
-            label=f"{part}: {'told and real' if part == 'first' else 'real'} stories, held out",
+            label=f"{part}: {TOLD[part]}",
         )  # fmt: skip
         begin += steps[-1]["tokens"] / 1e6
     axes[0].set(xlabel="million tokens", ylabel="loss, nats per token", yscale="log")
-    axes[1].set(xlabel="million tokens", ylabel="nats per byte")
+    axes[1].set(xlabel="million tokens", ylabel="nats per byte, held out")
     for one in axes:
         one.legend()
         one.grid(alpha=0.3)

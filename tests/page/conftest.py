@@ -6,6 +6,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import uvicorn
 
 from glassgear.serve.app import Service, create_app
+from glassgear.serve.errors import Gone
 from glassgear.serve.models import Models
 from glassgear.serve.runs import Limits
 
@@ -38,11 +40,18 @@ def stories(shared: Path) -> Models:
 
 
 @pytest.fixture(scope="session")
-def address(stories: Models) -> Iterator[str]:
+def service(stories: Models) -> Service:
+    """What the server knows."""
+    return Service(stories, Limits(2048, 512 << 20))
+
+
+@pytest.fixture(scope="session")
+def address(service: Service) -> Iterator[str]:
     """Where the page is."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        app = create_app(Service(stories, Limits(2048, 512 << 20)), "127.0.0.1")
+        listening.listen()  # who connects before the thread has begun waits for it
+        app = create_app(service, "127.0.0.1")
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
@@ -62,10 +71,11 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+def visit(browser: Any, address: str, service: Service) -> Iterator[Callable[..., Any]]:
     """Opens the page at a link and waits until it is ready. Anything on the console fails the test."""
     said: list[str] = []
     contexts = []
+    service.models.get("stories260K")  # used last: what a test loads takes the room of others
 
     def go(link: str = "", *, ready: bool = True, quiet: bool = True, **options: Any) -> Any:
         settings = {"viewport": {"width": 1280, "height": 800}, "locale": "en-GB"} | options
@@ -91,6 +101,9 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
     yield go
     for context in contexts:
         context.close()
+    for run in list(service.runs.runs):  # their models may make room for those of the next test
+        with suppress(Gone):  # the page has just ended it
+            service.runs.close(run)
     assert not said
 
 

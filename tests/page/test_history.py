@@ -308,8 +308,8 @@ def test_words_of_the_trade_are_explained(visit: Visit, where: str, view: str, s
     page.wait_for_selector(where)
     page.wait_for_timeout(800)  # until everything that is drawn anew when an answer comes has been
     for column in (0, 1):
-        word = page.locator(where).first
-        word.scroll_into_view_if_needed()
+        word = page.locator(where).first  # on a slow machine it may be drawn anew even now
+        word.evaluate("(element) => element.scrollIntoView({block: 'center'})")
         word.hover()
         wait_until(page, lambda c=column: says[c] in page.inner_text("#tip"))  # type: ignore[misc]
         box = page.locator("#tip").bounding_box()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 import glassgear.serve as page_folder
+
+FOLDER = Path(page_folder.__file__).parent / "page"
 
 
 @pytest.fixture
@@ -203,10 +206,23 @@ def test_every_text_is_there_in_both_languages(run: Callable[[str], Any]) -> Non
 
 
 def test_every_text_that_is_asked_for_is_in_the_table(run: Callable[[str], Any]) -> None:
-    folder = Path(page_folder.__file__).parent / "page"
-    source = "".join(path.read_text("utf-8") for path in folder.rglob("*.js"))
-    source += (folder / "index.html").read_text("utf-8")
+    source = "".join(path.read_text("utf-8") for path in FOLDER.rglob("*.js"))
+    source += (FOLDER / "index.html").read_text("utf-8")
     asked = set(re.findall(r"""\bt\("(\w+)\"""", source))
     asked |= set(re.findall(r"""data-(?:text|label|tip|hint)="(\w+)\"""", source))
     assert len(asked) > 80
     assert asked - set(run("Object.keys(texts.table)")) == set()
+
+
+def test_modules_import_one_way_and_main_reaches_each() -> None:
+    sources = {path.name: path.read_text("utf-8") for path in (FOLDER / "js").glob("*.js")}
+    imports = {name: set(re.findall(r'from "\./([\w.]+)"', text)) for name, text in sources.items()}
+    order = [*TopologicalSorter(imports).static_order()]  # raises where they go in a circle
+    assert set(order) == set(sources), "what is imported is there"
+    reached, ahead = set[str](), ["main.js"]
+    while ahead:
+        name = ahead.pop()
+        ahead.extend(imports[name] - reached - {name})
+        reached.add(name)
+    assert reached == set(sources), "no module lies there unused"
+    assert {name for name, text in sources.items() if len(text.splitlines()) > 400} == set()

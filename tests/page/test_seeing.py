@@ -163,6 +163,23 @@ def test_lens_marks_the_layer_from_which_the_answer_stays(visit: Visit) -> None:
     assert below == (str(decided) if decided else None)
 
 
+@pytest.mark.parametrize("size", [(1280, 800), (1920, 1080)])
+def test_rows_of_the_lens_are_high_where_there_are_few(visit: Visit, size: tuple[int, int]) -> None:
+    page = visit(f"{AT}&v=lens&s=t0", viewport={"width": size[0], "height": size[1]})
+    page.wait_for_selector(".lens-big .lens-row.decided")
+    top, bottom, inside = page.evaluate(
+        """() => { const box = document.querySelector('#view-other'), edge = box.getBoundingClientRect();
+        const end = box.lastElementChild.getBoundingClientRect().bottom;
+        return [edge.top, edge.bottom, end].map(Math.round); }"""
+    )
+    assert (inside - top) / (bottom - top) > 2 / 3, "the lower third isn't empty"
+    assert inside <= bottom, "nor has anybody to scroll"
+    shown = page.locator(".lens-row.decided .token").first.locator(".share").inner_text()
+    found = state(page, "lens")
+    likeliest = found["layers"][found["decided"]]["top"][0]["probability"]
+    assert float(shown.rstrip(" %")) == pytest.approx(100 * likeliest, abs=0.06)
+
+
 def test_what_a_stage_removed_is_struck_through_with_its_name(visit: Visit) -> None:
     page = visit(f"{AT}&v=sampling&s=p0.6,m0,k5")
     page.wait_for_selector(".stage-card[data-stage=top-p] s")

@@ -75,7 +75,7 @@ def test_transformers_goes_on_alike(model: glassgear.LanguageModel) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     ids = tokenizer("Once upon a time").input_ids
     assert ids == model.encode("Once upon a time")
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     with torch.no_grad():
         made = theirs.generate(torch.tensor([ids]), max_new_tokens=64, do_sample=False)[0, len(ids) :]
     assert made.tolist() == greedy(model)

@@ -32,12 +32,15 @@ export function lens(box, actions) {
   if (!found) { swap(box, h("p", { class: "empty", text: "…" })); return; }
   const final = found.final ?? found.layers.at(-1).top[0], rows = found.layers.map((layer, i) => h("button", { class: `lens-row${i === found.decided ? " decided" : ""}`, onclick: () => actions.layer(i), data: { key: `L ${i}` } },
     h("span", { class: "layer-no", text: i }), h("span", { class: "bar-one" }, h("i", { style: { width: `${100 * layer.final}%` } })), h("span", { class: "n", text: percent(layer.final) }),
-    layer.top.slice(0, 5).map((entry, k) => h("span", { class: `token${entry.id === final.id ? " same" : k ? " alt" : ""}`, text: quoted(entry), title: percent(entry.probability) }))));
+    layer.top.slice(0, 5).map((entry, k) => h("span", { class: `token${entry.id === final.id ? " same" : k ? " alt" : ""}`, title: percent(entry.probability) }, quoted(entry), share(entry.probability)))));
   if (found.decided > 0) rows.splice(found.decided, 0, h("p", { class: "lens-mark", text: t("lens_mark", { a: quoted(final) }) }));
   swap(box, h("p", { class: "headline", text: lensWords(found) }), intro("lens_intro", { a: quoted(final) }),
-    h("div", { class: "lens-big", style: { "--rows": found.layers.length + 2 } }, h("div", { class: "lens-row lens-names", "aria-hidden": "true" }, [t("layer_short"), t("share_of", { a: quoted(final) }), "", t("first_choice"), "2", "3", "4", "5"].map((text) => h("span", { text }))), rows),
+    h("div", { class: "lens-big", style: { "--rows": found.layers.length + 1 } }, h("div", { class: "lens-row lens-names", "aria-hidden": "true" }, [t("layer_short"), t("share_of", { a: quoted(final) }), "", t("first_choice"), "2", "3", "4", "5"].map((text) => h("span", { text }))), rows),
     found.computed_by ? h("p", { class: "small", text: found.computed_by }) : null);
 }
+
+/** How likely a layer has it: under its word, where rows are high enough. */
+const share = (p) => h("span", { class: "share" }, h("span", { class: "bar-one" }, h("i", { style: { width: `${100 * p}%` } })), h("span", { text: percent(p) }));
 
 /** From which layer on the final answer leads, in words; and where it led before and lost the lead again. */
 export function lensWords(found) {

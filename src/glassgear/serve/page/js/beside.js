@@ -1,0 +1,51 @@
+/** A second run beside the first: with changes, of another prompt or of another model; and how the two compare. */
+
+import { forget, post } from "./api.js";
+import * as dialogs from "./dialogs.js";
+import { asked } from "./example.js";
+import { attempt } from "./queue.js";
+import { busy } from "./status.js";
+import { set, state } from "./store.js";
+import { t } from "./texts.js";
+
+/** Start it, as long as the first, and compare the two. */
+export async function beside(model, prompt, changes, label) {
+  busy(t("running"));
+  if (model !== state.model) await post("models", { model });
+  const began = await post("runs", asked(model, prompt, changes));
+  const answer = await post(`runs/${began.run}/step`, { count: state.made }).catch((error) => { forget(began.run); throw error; });
+  const all = (name) => [...(began[name] ?? []), ...(answer[name] ?? [])];
+  if (state.other) forget(state.other.run);
+  set({ changes, comparison: null, other: { run: began.run, model, prompt, label, ids: all("ids"), texts: all("texts"), bytes: all("bytes"), special: all("special"), promptLength: began.prompt }, view: "compare" });
+  await compareRuns();
+  busy("");
+}
+
+/** What was done to the first run (a step, a step back), done to the second. */
+export async function both(what, body) {
+  if (!state.other) return;
+  const answer = await post(`runs/${state.other.run}/${what}`, body), other = state.other, from = (answer.length ?? answer.ids.length) - answer.ids.length;
+  const joined = (name) => [...other[name].slice(0, from), ...(answer[name] ?? [])];
+  set({ other: { ...other, ids: joined("ids"), texts: joined("texts"), bytes: joined("bytes"), special: joined("special") } });
+  await compareRuns();
+}
+
+async function compareRuns() {
+  const found = await post("compare", { a: state.run, b: state.other.run });
+  if (state.other) set({ comparison: found });
+}
+
+/** The first run alone again. */
+export function clearOther() {
+  if (state.other) forget(state.other.run);
+  set({ other: null, comparison: null, changes: [] });
+}
+
+/** The same prompt with these changes; without any, the first run alone. */
+export async function runChanges(changes) {
+  if (!changes.length) { clearOther(); return; }
+  await attempt(() => beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", ")));
+}
+
+/** Ask for the prompt or the model of the second run. */
+export const openCompare = () => dialogs.compare((model, prompt) => attempt(() => beside(model, prompt, [], model === state.model ? `“${prompt}”` : `${model} · “${prompt}”`)), clearOther);

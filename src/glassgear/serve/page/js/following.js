@@ -1,0 +1,61 @@
+/** What a link says, shown: at the start, after Back or Forward, and when another link is opened. */
+
+import { beside, clearOther } from "./beside.js";
+import * as dialogs from "./dialogs.js";
+import { byId } from "./dom.js";
+import { exampleOf, firstPrompt, leaving, otherModel } from "./example.js";
+import * as explaining from "./explain.js";
+import { VIEWS, defaultSampling } from "./link.js";
+import { loadModel } from "./models.js";
+import { startRun, wasChat } from "./runs.js";
+import { token } from "./selecting.js";
+import { trouble } from "./status.js";
+import { blockOf, set, state } from "./store.js";
+import * as tour from "./tour.js";
+import * as valueView from "./valueview.js";
+
+/** Follow a link: first the model and the run that it names, then what was selected in them. */
+export async function follow(given, entry = null) {
+  const from = state.model, name = given.model || state.model || otherModel();
+  if (given.open === undefined && blockOf(given.value ?? given.gear ?? "") >= 0) given.open = blockOf(given.value ?? given.gear);
+  if (exampleOf(name)) leaving(from, state.prompt);
+  set({ ...given, prompt: given.prompt ?? firstPrompt(name) });
+  byId("prompt").value = state.prompt;
+  if (state.model !== state.tree?.model) await loadModel(name);
+  await startRun({ made: given.made ?? 0 });
+  if (Number.isInteger(given.token)) token(given.token);
+  if (given.changes?.length) await beside(state.model, state.prompt, given.changes, given.changes.map(dialogs.changeWords).join(", "));
+  set({ view: VIEWS.includes(given.view) ? given.view : "value" });
+  await explained(given, entry);
+  if (given.tour) tour.render();
+}
+
+/** The number that a link names; of an entry of the history, with the way that led to it. */
+async function explained(given, entry) {
+  const trail = entry?.numbers ?? [], last = trail.at(-1);
+  if (!entry && given.index?.length) await valueView.explainAt(state.token, given.index);
+  if (!last || last.token >= state.tokensRun) return;
+  set({ numbers: trail.slice(0, -1) });
+  await explaining.explain(last.path, last.token, last.index, trail.length - 1).catch(trouble);
+}
+
+/** Back, Forward or another link: what is missing in it is as in the beginning. */
+export async function arrive(given, entry) {
+  const whole = { changes: [], index: [], head: 0, tour: "", habit: "", chat: false, ...(entry ? { gear: "", value: "" } : {}), ...given };
+  if (entry) whole.language = state.language;
+  const same = entry && state.run && whole.model === state.tree?.model && whole.prompt === state.ran && whole.chat === wasChat();
+  if (same) await revisit(whole, entry); else await follow({ sampling: defaultSampling(), ...whole }, entry);
+}
+
+/** An entry of the run that is there: it stays as it is, with the tokens made since. */
+async function revisit(given, entry) {
+  explaining.close();
+  const { changes, made, ...rest } = given, focus = state.focus && !rest.value.startsWith(state.focus) ? "" : state.focus;
+  set({ sampling: defaultSampling(), open: Math.max(0, blockOf(rest.value)), ...rest, focus, failed: "", playing: false, view: rest.view ?? "value", token: Math.min(rest.token ?? 0, state.texts.length - 1) });
+  byId("prompt").value = state.prompt;
+  if (JSON.stringify(changes) !== JSON.stringify(state.changes)) {
+    if (changes.length) await beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", ")); else clearOther();
+    set({ view: rest.view ?? "value" });
+  }
+  await explained(rest, entry);
+}

@@ -1,0 +1,105 @@
+/** The run: it starts with a prompt, steps, plays, goes back, and continues with another candidate. */
+
+import { forget, post } from "./api.js";
+import * as asks from "./asks.js";
+import { both } from "./beside.js";
+import { asked } from "./example.js";
+import * as explaining from "./explain.js";
+import * as machine from "./machine.js";
+import { queue } from "./queue.js";
+import { busy, say } from "./status.js";
+import { set, state } from "./store.js";
+import { t } from "./texts.js";
+import * as valueView from "./valueview.js";
+
+const PAUSE = 260; // ms between tokens while playing
+
+let ranAsChat = false;
+
+/** Whether the run that is there was asked for as a chat. */
+export const wasChat = () => ranAsChat;
+
+/** Run the prompt; what is there of an older one is dimmed meanwhile. */
+export async function startRun(options) {
+  busy(t("running"));
+  document.body.classList.add("running");
+  try { await runPrompt(options); } finally { document.body.classList.remove("running"); }
+}
+
+async function runPrompt({ made = 0 } = {}) {
+  const before = state.run, { prompt, chat } = state, began = await post("runs", asked(state.model, prompt, []));
+  const answer = await post(`runs/${began.run}/step`, { count: 0, sampling: state.sampling }).catch((error) => { forget(began.run); throw error; });
+  valueView.values.clear();
+  explaining.close();
+  ranAsChat = chat;
+  set({ ran: prompt, failed: "", run: began.run, ids: began.ids, texts: began.texts, bytes: began.bytes ?? [], special: began.special ?? [], promptLength: began.prompt ?? began.ids.length, pipeline: began.pipeline, warnings: began.warnings ?? [], done: null, tokensRun: 0, growth: null, lens: null, heads: null, habits: null, candidates: null, comparison: null });
+  took(answer);
+  if (made) took(await post(`runs/${began.run}/step`, { count: made }));
+  set({ token: state.texts.length - 1, made });
+  if (before) forget(before);
+  busy("");
+  if (began.warnings?.length) say(began.warnings[0], true); else if (answer.ms) say(t("ms", { n: Math.round(answer.ms) }));
+}
+
+/** Take in what a step, a step back or a choice answered: new tokens, or a shorter text. */
+function took(answer) {
+  const length = answer.length ?? answer.ids.length, from = length - (answer.ids?.length ?? 0);
+  const joined = (name) => [...state[name].slice(0, from), ...(answer[name] ?? [])];
+  if (length < state.texts.length || answer.tokens_run < state.tokensRun) valueView.values.clear(length);
+  set({ ids: joined("ids"), texts: joined("texts"), bytes: state.bytes.length || answer.bytes ? joined("bytes") : [], special: joined("special"), tokensRun: answer.tokens_run, done: answer.done ?? null });
+}
+
+/** Whether a token can be added: an encoder has none to say. */
+export const canStep = () => Boolean(state.run) && !state.done && state.nodes.has("head") && state.tree?.causal !== false;
+
+/** Add tokens, to the second run too. */
+export async function step(count = 1) {
+  if (!canStep()) { set({ playing: false }); return; }
+  const began = performance.now(), answer = await post(`runs/${state.run}/step`, { count, sampling: state.sampling });
+  took(answer);
+  set({ token: state.texts.length - 1, made: state.texts.length - state.promptLength });
+  if (state.done) set({ playing: false });
+  await both("step", { count, sampling: state.sampling });
+  say(t("ms", { n: Math.round(answer.ms ?? performance.now() - began) }));
+  machine.flow();
+}
+
+/** Take tokens back, of the second run too; the prompt stays. */
+export async function back(count = 1) {
+  if (!state.run || state.texts.length <= state.promptLength) return;
+  await shorten(count);
+  set({ made: state.texts.length - state.promptLength });
+  if (state.other) await both("back", { count });
+}
+
+/** Take tokens back: here first, so that nobody asks the server for one that it has forgotten. */
+async function shorten(count) {
+  const length = Math.max(state.promptLength, state.texts.length - count);
+  const cut = (name) => state[name].slice(0, length);
+  valueView.values.clear(length);
+  asks.stop(); // what is under way may be about such a token
+  set({ token: length - 1, ids: cut("ids"), texts: cut("texts"), bytes: cut("bytes"), special: cut("special"), tokensRun: Math.min(state.tokensRun, length), done: null, growth: null, habits: null });
+  took(await post(`runs/${state.run}/back`, { count }));
+}
+
+/** Continue with this candidate instead, from the token that it follows. */
+export async function choose(id) {
+  const extra = state.texts.length - 1 - state.token;
+  if (extra > 0) await shorten(extra);
+  took(await post(`runs/${state.run}/choose`, { id }));
+  set({ token: state.texts.length - 1, made: state.texts.length - state.promptLength });
+  machine.flow();
+}
+
+/** Step until the end, or until it is called again. */
+export async function play() {
+  if (state.playing) { set({ playing: false }); return; }
+  if (!canStep()) return;
+  set({ playing: true });
+  while (state.playing && !state.done) {
+    const began = performance.now();
+    await queue(() => step(1));
+    await new Promise((done) => setTimeout(done, Math.max(20, PAUSE - (performance.now() - began))));
+  }
+  set({ playing: false });
+}
