@@ -23,6 +23,7 @@ pytest.importorskip("torch")
 
 from glassgear.cli.train_view import sparkline, time_left
 from glassgear.train import Trainer, read_settings
+from glassgear.train.lock import only_one
 from glassgear.weights import safetensors
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs signals and pseudo-terminals")
@@ -221,8 +222,8 @@ def test_another_config_in_the_same_folder_is_refused_and_loses_nothing(call: Ca
 
 def test_two_trainers_in_one_folder(call: Call, config: Path) -> None:
     (config.parent / "run").mkdir()
-    (config.parent / "run" / "running.pid").write_text(str(os.getpid()))
-    result = call("train", config, "--quiet")
+    with only_one(config.parent / "run"):
+        result = call("train", config, "--quiet")
     assert result.exit_code == 1 and "is training in" in result.stderr
 
 

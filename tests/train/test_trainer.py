@@ -30,6 +30,7 @@ from glassgear.train import (  # noqa: E402
 )
 from glassgear.train.checkpoint import checkpoints, plain_name  # noqa: E402
 from glassgear.train.journal import read_journal  # noqa: E402
+from glassgear.train.lock import only_one  # noqa: E402
 from glassgear.weights import safetensors  # noqa: E402
 from tests.train.support import settings  # noqa: E402
 
@@ -516,12 +517,42 @@ def test_a_tokenizer_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
 def test_two_trainers_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
     made = settings(tmp_path, steps=2)
     Path(made.out).mkdir()
-    (Path(made.out) / "running.pid").write_text(str(os.getpid()))
-    with pytest.raises(SettingError, match=f"process {os.getpid()} is training"):
-        Trainer(made).run()
-    (Path(made.out) / "running.pid").write_text("999999999")
+    with only_one(Path(made.out)):
+        with pytest.raises(SettingError, match=f"process {os.getpid()} is training"):
+            Trainer(made).run()
+        assert (Path(made.out) / "running.pid").read_text() == str(os.getpid())
+    assert not (Path(made.out) / "running.pid").exists()
+
+
+@pytest.mark.parametrize("left", [str(os.getpid()), "1", "999999999", "", "no number"])
+def test_what_a_process_left_that_is_gone_holds_nobody_up(tmp_path: Path, left: str) -> None:
+    made = settings(tmp_path, steps=2)
+    Path(made.out).mkdir()
+    (Path(made.out) / "running.pid").write_text(left)
     assert Trainer(made).run().reason == "done"
     assert not (Path(made.out) / "running.pid").exists()
+
+
+def test_ids_that_were_changed_on_the_disk_are_made_anew(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=2)
+    Trainer(made).run()
+    ids = Path(made.out) / "data" / "train.ids"
+    before = ids.read_bytes()
+    ids.write_bytes(before[:400] + b"\xff\xff" + before[402:])
+    assert Trainer(replace(made, steps=3)).run().step == 3
+    assert ids.read_bytes() == before
+
+
+def test_a_model_too_large_for_the_memory_is_refused_with_both_figures(tmp_path: Path) -> None:
+    huge = {"dim": 1 << 20, "layers": 2, "heads": 4}
+    with pytest.raises(SettingError, match=r"parameters takes [\d,.]+ GB of memory .* GB are free"):
+        Trainer(replace(settings(tmp_path), model=huge, device="cpu"))
+
+
+def test_an_output_that_is_a_file_is_said(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("x")
+    with pytest.raises(SettingError, match="which is a file"):
+        Trainer(replace(settings(tmp_path), out=str(tmp_path / "there"))).run()
 
 
 @pytest.mark.parametrize(

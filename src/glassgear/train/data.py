@@ -117,10 +117,16 @@ def documents(settings: DataSettings) -> Iterator[str]:
     """
     for name in settings.files:
         path = Path(name)
-        if not path.is_file():
-            raise NotFoundError(path, "there is no such file")
+        _check_file(path)
         made = _from_jsonl(path, settings.field) if path.suffix == ".jsonl" else _from_text(path, settings)
         yield from (text for text in made if text.strip())
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise NotFoundError(path, "is a folder: data.files names files")
+    if not path.is_file():
+        raise NotFoundError(path, "there is no such file")
 
 
 def _from_text(path: Path, settings: DataSettings) -> Iterator[str]:
@@ -211,8 +217,7 @@ def _description(settings: DataSettings) -> dict[str, Any]:
     """What ids depend on: the settings, and the files' sizes and contents."""
     source: dict[str, Any] = {"format": FORMAT, **asdict(settings), "files": []}
     for name in settings.files:
-        if not Path(name).is_file():
-            raise NotFoundError(name, "there is no such file")
+        _check_file(Path(name))
         source["files"].append([Path(name).name, _digest(Path(name))])
     if isinstance(settings.tokenizer, str):
         if not Path(settings.tokenizer).is_file():
@@ -235,14 +240,17 @@ def _read(about: Path) -> dict[str, Any]:
 
 
 def _is_whole(folder: Path, made: dict[str, Any]) -> bool:
-    """Whether the files that a description speaks of are there, and as long as it says."""
+    """Whether the files that a description speaks of are there, and as they were written."""
     try:
         width = np.dtype(_width(made["vocab"])).itemsize
         lengths = {f"{part}.ids": made["tokens"][part] * width for part in PARTS}
         lengths[SIZES] = made["held_out"] * 16
         right = all((folder / name).stat().st_size == length for name, length in lengths.items())
         digest = _digest(folder / "tokenizer.json")
-        return right and digest == made.get("tokenizer", digest)  # earlier runs have no such entry
+        right = right and digest == made.get("tokenizer", digest)  # earlier runs have no such entry
+        return right and all(
+            _digest(folder / name) == wanted for name, wanted in made.get("digests", {}).items()
+        )
     except (OSError, KeyError, TypeError):
         return False
 
@@ -274,6 +282,7 @@ def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Pr
         "source": source, "vocab": vocab, "fingerprint": fingerprint, "documents": count,
         "tokens": counts, "held_out": held, "ended": ends is not None,
         "tokenizer": _digest(folder / "tokenizer.json"),
+        "digests": {name: _digest(folder / name) for name in (*(f"{part}.ids" for part in PARTS), SIZES)},
     }  # fmt: skip
 
 

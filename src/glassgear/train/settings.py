@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from glassgear.errors import FormatError, NotFoundError, SettingError
+from glassgear.measure.machine import free_memory
+from glassgear.model.ledger import ledger
 from glassgear.train.model import model_of
 
 __all__ = ["DataSettings", "TrainSettings", "check_model", "read_settings"]
@@ -184,7 +186,19 @@ def check_model(settings: TrainSettings) -> None:
         GlassgearError: as `model_of`.
     """
     size = settings.data.tokenizer
-    model_of(settings.model, size if isinstance(size, int) else 1, settings.context)
+    made = model_of(settings.model, size if isinstance(size, int) else 1, settings.context)
+    if settings.device in ("", "cpu"):
+        _check_room(ledger(made).parameters)
+
+
+def _check_room(parameters: int) -> None:
+    """Refuse what can't be held: weights, their gradients, and AdamW's two means of each."""
+    needed, free = 4 * 4 * parameters, free_memory()
+    if free is not None and needed > free:
+        raise SettingError(
+            f"training {parameters:,} parameters takes {needed / 1e9:,.1f} GB of memory (weights, gradients, "
+            f"and the optimizer's two means), and {free / 1e9:,.1f} GB are free"
+        )
 
 
 def _changed(found: Mapping[str, Any], path: Path, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -249,19 +263,22 @@ def _typed(value: Any, hint: Any, name: str, path: Path) -> Any:
         return value
     if get_origin(hint) is tuple:
         inner = options[0]
-        if not isinstance(value, list) or not all(
-            isinstance(v, str if inner is str else int | float) for v in value
-        ):
+        if not isinstance(value, list):
             raise FormatError(path, f"`{name}` should be a list, found {value!r:.60}")
+        kinds = (str,) if inner is str else (int, float)
+        for entry in value:
+            if not isinstance(entry, kinds) or isinstance(entry, bool):
+                what = "texts" if inner is str else "numbers"
+                raise FormatError(path, f"`{name}` should be a list of {what}, found {entry!r:.60} in it")
         return tuple(value)
-    kinds = options or (hint,)
-    if isinstance(value, bool) and bool not in kinds:
+    known = options or (hint,)
+    if isinstance(value, bool) and bool not in known:
         raise FormatError(path, f"`{name}` is {value!r}; a number or a text is needed")
-    if float in kinds and isinstance(value, int):
+    if float in known and isinstance(value, int):
         return float(value)
-    if not isinstance(value, kinds):
+    if not isinstance(value, known):
         wanted = " or ".join(
-            {int: "whole number", float: "number", str: "text", bool: "true or false"}[k] for k in kinds
+            {int: "whole number", float: "number", str: "text", bool: "true or false"}[k] for k in known
         )
         raise FormatError(path, f"`{name}` is {value!r:.60}; a {wanted} is needed")
     return value

@@ -97,6 +97,8 @@ class Trainer(Steps):
 
     def run(self) -> Outcome:
         """Train, from the newest checkpoint of the folder that is whole, if there is one."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise SettingError(f"out is {self.folder}, which is a file: a run needs a folder")
         self.folder.mkdir(parents=True, exist_ok=True)
         with only_one(self.folder) if self.ranks.first else nullcontext():
             try:
