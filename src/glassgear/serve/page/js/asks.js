@@ -2,9 +2,12 @@
 
 import { get, latest } from "./api.js";
 import { byId, later } from "./dom.js";
-import { trouble } from "./status.js";
+import * as explaining from "./explain.js";
+import { point } from "./selecting.js";
+import { say, trouble } from "./status.js";
 import { on, set, state } from "./store.js";
 import * as valueView from "./valueview.js";
+import * as visited from "./visited.js";
 
 let habitsFor = ""; // the run and the length that the habits are of
 
@@ -54,6 +57,17 @@ async function habits() {
   set({ habits: { ...known, ...fresh } });
 }
 
+/** The number that is explained goes with the token; without one like it there, the explanation closes. */
+function explanation() {
+  visited.quietly(() => {
+    const moved = state.tokensRun ? explaining.move(here()) : null;
+    if (!moved) return;
+    const { token } = state;
+    if (moved.deep) { point(moved.path, token, moved.index); set({ token }); }
+    moved.done.catch((error) => { visited.quietly(explaining.close); say(error.message, true); });
+  });
+}
+
 /** What a token reads; null, and a line that says why, where it can't be had. */
 export const reads = (path, at) => valueView.values.reads(state.run, path, at).catch((error) => { trouble(error); return null; });
 
@@ -61,6 +75,7 @@ const candidatesSoon = later(40, candidates), lensSoon = later(220, lens), aroun
 
 /** Ask when the run, its length or what is selected in it changes. */
 export function start() {
+  on("token tokensRun", explanation);
   on("run tokensRun token sampling language", candidatesSoon);
   on("run tokensRun token view language", () => { lensSoon(); aroundSoon(); });
   on("run tokensRun value view", habitsSoon);

@@ -36,13 +36,22 @@ export function start() {
   on("about model language", models);
   on("prompt", () => { if (document.activeElement !== byId("prompt")) byId("prompt").value = state.prompt; });
   on("playing", () => byId("play").setAttribute("aria-pressed", String(state.playing)));
-  on("run done texts promptLength tree", () => { byId("step").disabled = byId("play").disabled = !canStep(); byId("back").disabled = state.texts.length <= state.promptLength; });
+  on("run done texts promptLength tree failed", usable);
+  usable();
   on("tour", () => byId("tour-open").setAttribute("aria-pressed", String(Boolean(state.tour))));
   on("language tree", facts);
   on("run warnings tree", promptSaid);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("middle").focus(); });
   translate();
   on("language", () => { translate(); remember("language", state.language); });
+}
+
+/** What needs a run, or a model, can't be pressed without one. */
+function usable() {
+  byId("step").disabled = byId("play").disabled = !canStep();
+  byId("back").disabled = !state.run || state.texts.length <= state.promptLength;
+  byId("tour-open").disabled = !state.tree && Boolean(state.failed);
+  byId("change-open").disabled = byId("compare-open").disabled = !state.run && Boolean(state.failed);
 }
 
 /** The list of models. */

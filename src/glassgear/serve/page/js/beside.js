@@ -16,7 +16,7 @@ export async function beside(model, prompt, changes, label) {
   const answer = await post(`runs/${began.run}/step`, { count: state.made }).catch((error) => { forget(began.run); throw error; });
   const all = (name) => [...(began[name] ?? []), ...(answer[name] ?? [])];
   if (state.other) forget(state.other.run);
-  set({ changes, comparison: null, other: { run: began.run, model, prompt, label, ids: all("ids"), texts: all("texts"), bytes: all("bytes"), special: all("special"), promptLength: began.prompt }, view: "compare" });
+  set({ changes, second: changes.length ? null : { model, prompt }, comparison: null, other: { run: began.run, model, prompt, label, ids: all("ids"), texts: all("texts"), bytes: all("bytes"), special: all("special"), promptLength: began.prompt }, view: "compare" });
   await compareRuns();
   busy("");
 }
@@ -38,14 +38,23 @@ async function compareRuns() {
 /** The first run alone again. */
 export function clearOther() {
   if (state.other) forget(state.other.run);
-  set({ other: null, comparison: null, changes: [] });
+  set({ other: null, comparison: null, changes: [], second: null });
 }
+
+/** What a link puts beside the first run: {changes, second}, of both what differs from it; nothing else stays there. */
+export async function besideOf({ changes = [], second = null }) {
+  if (changes.length) await beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", "));
+  else if (second) await besidePrompt(second.model ?? state.model, second.prompt ?? state.prompt);
+  else clearOther();
+}
+
+const besidePrompt = (model, prompt) => beside(model, prompt, [], model === state.model ? `“${prompt}”` : `${model} · “${prompt}”`);
 
 /** The same prompt with these changes; without any, the first run alone. */
 export async function runChanges(changes) {
   if (!changes.length) { clearOther(); return; }
-  await attempt(() => beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", ")));
+  await attempt(() => besideOf({ changes }));
 }
 
 /** Ask for the prompt or the model of the second run. */
-export const openCompare = () => dialogs.compare((model, prompt) => attempt(() => beside(model, prompt, [], model === state.model ? `“${prompt}”` : `${model} · “${prompt}”`)), clearOther);
+export const openCompare = () => dialogs.compare((model, prompt) => attempt(() => besidePrompt(model, prompt)), clearOther);

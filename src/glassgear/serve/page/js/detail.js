@@ -4,7 +4,7 @@ import { colour, sized } from "./dom.js";
 import { number } from "./format.js";
 import * as scale from "./scale.js";
 
-const BAR = 6, LEFT = 58;
+const BAR = 6, LEAST = 2, LEFT = 58; // px of a bar where not all fit, and the least where all do
 
 /** Whether there are so few numbers that each can be written out. */
 const few = (row) => row && row.length <= 16;
@@ -22,11 +22,11 @@ export class Detail {
   /** {row: Float32Array or null, channel, theme, name(channel), title(first, last), each: a name under every bar} */
   show(data) { this.data = data; this.draw(); }
 
-  get count() { return Math.floor((this.canvas.clientWidth - LEFT - 8) / this.bar); }
+  get count() { return Math.floor((this.canvas.clientWidth - LEFT - 8) / this.bar + 1e-6); }
 
   get bar() {
     const fit = (this.canvas.clientWidth - LEFT - 8) / Math.max(1, this.data?.row?.length ?? 1);
-    return Math.max(BAR, Math.min(this.data?.each ? 64 : few(this.data?.row) ? 96 : 26, fit));
+    return fit < LEAST ? BAR : Math.min(this.data?.each ? 64 : few(this.data?.row) ? 96 : 26, fit);
   }
 
   get first() {
@@ -47,7 +47,7 @@ export class Detail {
     context.font = `10.5px ${getComputedStyle(document.body).fontFamily}`;
     if (!row) return;
     this._title(context, width);
-    const first = this.first, shown = row.subarray(first, first + this.count), bar = this.bar;
+    const first = this.first, shown = row.subarray(first, first + this.count), bar = this.bar, gap = bar < 4 ? bar / 4 : 2;
     const finite = [...shown].filter(Number.isFinite), top = Math.max(0, ...finite), bottom = Math.min(0, ...finite);
     const room = height - 46, span = top - bottom || 1, zero = 22 + room * (top / span);
     this._axis(context, width, { top, bottom, zero, room });
@@ -55,7 +55,7 @@ export class Detail {
       const c = first + i, x = LEFT + i * bar, high = Number.isFinite(value) ? (value / span) * room : 0;
       if (c === channel) { context.fillStyle = colour("accent-soft"); context.fillRect(x, 4, bar, height - 8); }
       context.fillStyle = scale.css(scale.ofBar(value, Math.max(top, -bottom) || 1, theme));
-      context.fillRect(x + 1, Math.min(zero, zero - high), bar - 2, Math.max(1, Math.abs(high)));
+      context.fillRect(x + gap / 2, Math.min(zero, zero - high), bar - gap, Math.max(1, Math.abs(high)));
     });
     this._numbers(context, first, shown.length, height);
     if (channel >= first && channel < first + shown.length) this._chosen(context, channel - first, row[channel], width);

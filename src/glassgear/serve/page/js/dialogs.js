@@ -75,29 +75,38 @@ const KINDS = {
 /** Choose what to switch off or swap; `run(changes)` runs it beside the original. */
 export function changes(run) {
   const list = [...state.changes], layers = state.tree?.layers ?? 1;
+  let touched = false; // what is chosen in the form and not yet in the list is run too
   const headsOf = (n) => state.nodes.get(`blocks.${n}.attention`)?.facts?.heads ?? 1, heads = headsOf(state.open);
   const field = (label, control) => h("div", { class: "row" }, h("label", { for: control.id, text: label }), control);
-  const kind = h("select", { id: "change-kind", onchange: fit }, Object.keys(KINDS).map((key) => h("option", { value: key, text: t(key) })));
-  const layer = h("input", { type: "number", id: "change-layer", min: 0, max: layers - 1, step: 1, value: state.open, oninput: fit });
-  const head = h("input", { type: "number", id: "change-head", min: 0, max: heads - 1, step: 1, value: Math.min(state.head, heads - 1) });
-  const to = h("select", { id: "change-to" }, (state.tree?.activations ?? ["relu", "gelu", "silu", "identity"]).map((name) => h("option", { text: name })));
+  const kind = h("select", { id: "change-kind", onchange: touch }, Object.keys(KINDS).map((key) => h("option", { value: key, text: t(key) })));
+  const layer = h("input", { type: "number", id: "change-layer", min: 0, max: layers - 1, step: 1, value: state.open, oninput: touch });
+  const head = h("input", { type: "number", id: "change-head", min: 0, max: heads - 1, step: 1, value: Math.min(state.head, heads - 1), oninput: touch });
+  const to = h("select", { id: "change-to", onchange: touch }, (state.tree?.activations ?? ["relu", "gelu", "silu", "identity"]).map((name) => h("option", { text: name })));
   const rows = [field(t("change_what"), kind), field(t("where"), layer), field(t("which_head"), head), field(t("to"), to)];
   const items = h("ul", { class: "list-of-changes" });
   function fit() { head.max = headsOf(layer.value) - 1; rows[2].hidden = kind.value !== "zero_head"; rows[3].hidden = kind.value !== "swap_activation"; }
+  function touch() { touched = true; fit(); draw(); }
   const within = (field) => field.value !== "" && field.checkValidity();
   function add() {
-    const said = !within(layer) ? t("layer_limits", { n: layers - 1 }) : kind.value === "zero_head" && !within(head) ? t("head_limits", { layer: layer.value, n: head.max }) : "";
-    wrong(said);
-    if (said) return false;
-    const one = KINDS[kind.value](Number(layer.value), Number(head.value), to.value); if (!list.some((c) => JSON.stringify(c) === JSON.stringify(one))) list.push(one);
+    wrong(limits());
+    if (limits()) return false;
+    if (!known()) list.push(one());
+    touched = false;
     draw();
     return true;
   }
-  function draw() { items.replaceChildren(...list.map((change, i) => h("li", {}, changeWords(change), h("button", { class: "quiet", onclick: () => { list.splice(i, 1); draw(); }, text: t("remove") })))); }
+  const limits = () => (!within(layer) ? t("layer_limits", { n: layers - 1 }) : kind.value === "zero_head" && !within(head) ? t("head_limits", { layer: layer.value, n: head.max }) : "");
+  const one = () => KINDS[kind.value](Number(layer.value), Number(head.value), to.value);
+  const known = () => list.some((c) => JSON.stringify(c) === JSON.stringify(one()));
+  const item = (change, remove, said = "") => h("li", { class: said ? "chosen" : null }, h("span", {}, changeWords(change), said ? h("small", { text: ` ${said}` }) : null), h("button", { class: "quiet", onclick: () => { remove(); draw(); }, text: t("remove") }));
+  function draw() {
+    const more = list.length && touched && !limits() && !known();
+    items.replaceChildren(...list.map((change, i) => item(change, () => list.splice(i, 1))), ...(more ? [item(one(), () => { touched = false; }, t("added_too"))] : []));
+  }
   fit(); draw();
   show(t("change_title"), rows, h("button", { id: "change-add", onclick: add, text: t("add_change") }), items,
     h("div", { class: "actions" }, h("button", { onclick: () => open.close(), text: t("cancel") }),
-      h("button", { class: "primary", id: "change-apply", onclick: () => { if (list.length || add()) attempt(() => run(list)); }, text: t("apply") })));
+      h("button", { class: "primary", id: "change-apply", onclick: () => { if ((list.length && !touched) || add()) attempt(() => run(list)); }, text: t("apply") })));
   kind.focus();
 }
 
@@ -130,15 +139,16 @@ export function compare(run, clear) {
 
 /** Share the link, or save what is in view. */
 export function exporting(say, trouble) {
-  const choice = (key, work) => h("button", { id: key, onclick: () => { open.close(); Promise.resolve(work()).catch(trouble); } }, h("span", { class: "strong", text: t(key) }), h("small", { text: t(`${key}_more`) }));
-  const name = (kind) => `glassgear-${(state.value || "model").replace(/[^\w.]+/g, "-")}.${kind}`;
-  const keep = (kind, blob) => { save(name(kind), blob); say(t("saved_to", { name: name(kind) })); };
+  const choice = (key, work, more = `${key}_more`) => h("button", { id: key, onclick: () => { open.close(); Promise.resolve(work()).catch(trouble); } }, h("span", { class: "strong", text: t(key) }), h("small", { text: t(more) }));
+  const name = (kind, of = state.value || "model") => `glassgear-${of.replace(/[^\w.]+/g, "-")}.${kind}`;
+  const keep = (file, blob) => { save(file, blob); say(t("saved_to", { name: file })); };
+  const own = state.view === "value", picture = view.picture(), data = own ? picture || (explanation() && state.numbers.length) : viewData(), more = own ? "export_json_more" : "export_view";
   show(t("export_title"), h("div", { class: "choices" },
     choice("share_link", async () => { await copy(location.href); say(t("copied")); }),
-    choice("export_png", () => { const canvas = view.picture(); if (!canvas) { say(t("no_picture")); return; } canvas.toBlob((blob) => keep("png", blob)); }),
-    choice("export_svg", () => keep("svg", new Blob([drawing()], { type: "image/svg+xml" }))),
-    choice("export_json", async () => keep("json", new Blob([JSON.stringify(await numbers(), null, 1)], { type: "application/json" }))),
-    choice("export_trace", () => { const link = h("a", { href: `api/export?${new URLSearchParams({ run: state.run, what: "safetensors", select: state.value || "embed" })}`, download: name("safetensors") }); link.click(); say(t("saved_to", { name: name("safetensors") })); })));
+    picture ? choice("export_png", () => picture.toBlob((blob) => keep(name("png"), blob))) : null,
+    machine.picture() ? choice("export_svg", () => keep(name("svg", "machine"), new Blob([drawing()], { type: "image/svg+xml" }))) : null,
+    data ? choice("export_json", async () => keep(own ? name("json") : name("json", state.view), new Blob([JSON.stringify(own ? await numbers() : { ...about(), ...data }, null, 1)], { type: "application/json" })), more) : null,
+    own && picture ? choice("export_trace", () => { const link = h("a", { href: `api/export?${new URLSearchParams({ run: state.run, what: "safetensors", select: state.value || "embed" })}`, download: name("safetensors") }); link.click(); say(t("saved_to", { name: name("safetensors") })); }) : null));
 }
 
 async function copy(text) {
@@ -161,9 +171,18 @@ function drawing() {
   return new XMLSerializer().serializeToString(copied);
 }
 
+/** Of which text and token the numbers are. */
+const about = () => ({ model: state.model, texts: state.texts, ids: state.ids, token: state.token });
+
+/** What a view beside the values has: the server's answer that it is drawn from, or null where there is none. */
+function viewData() {
+  const names = { prompt: ["pipeline", "warnings"], growth: ["growth"], heads: state.habit ? ["habits"] : ["heads"], lens: ["lens"], sampling: ["candidates"], cache: ["cache"], compare: ["comparison", "other"] }[state.view];
+  return state.run && state[names[0]] ? Object.fromEntries(names.map((key) => [key, state[key]])) : null;
+}
+
 async function numbers() {
-  const about = { model: state.model, texts: state.texts, ids: state.ids, path: state.value, token: state.token };
-  if (explanation() && state.numbers.length) return { ...about, explanation: explanation() };
+  const told = { ...about(), path: state.value };
+  if (explanation() && state.numbers.length) return { ...told, explanation: explanation() };
   const found = await slice(state.run, state.value, { token: Math.min(state.token, state.tokensRun - 1) });
-  return { ...about, axes: found.axes, shape: found.shape, values: Array.from(found.array, (v) => (Number.isFinite(v) ? v : null)) };
+  return { ...told, axes: found.axes, shape: found.shape, values: Array.from(found.array, (v) => (Number.isFinite(v) ? v : null)) };
 }

@@ -3,12 +3,14 @@
 import { get, latest } from "./api.js";
 import { h, swap } from "./dom.js";
 import { exact, grouped, number, signed } from "./format.js";
+import { quoted } from "./pieces.js";
 import * as scale from "./scale.js";
 import { set, state } from "./store.js";
 import { fullName, t } from "./texts.js";
 
-const FIRST = 12;
+const FIRST = 12, LONGEST = 12; // terms at first; characters of a token in a title
 let shown = FIRST, blocks = 1, current = null, wanted = null;
+let first = null, at = -1; // where the trail begins, and the token that was selected at the time
 
 const fetchNumber = latest((run, path, token, index, signal) => get(`runs/${run}/explain`, { path, token, index: index.join(",") }, signal));
 
@@ -18,13 +20,45 @@ export const explanation = () => current;
 /** The number that is explained, or about to be: [path, token, index], or null. */
 export const asked = () => wanted;
 
-/** Explain a number; `from` how many steps of the trail stay in front of it. */
+/** Explain a number; `from` how many steps of the trail stay in front of it. Whether it is shown then: not if another was asked for. */
 export async function explain(path, token, index, from = 0) {
-  const mine = (wanted = [path, token, index]);
-  const found = await fetchNumber(state.run, path, token, index).catch((error) => { if (wanted === mine) wanted = null; throw error; });
-  if (!found) return;
+  const mine = begin(path, token, index, from);
+  return finish(mine, from).catch((error) => { if (wanted === mine) stay(); throw error; });
+}
+
+function begin(path, token, index, from) {
+  wanted = [path, token, index];
+  first = from && state.numbers.length ? state.numbers[0] : { path, token, index };
+  at = state.token;
+  return wanted;
+}
+
+/** Nothing new to show: what is there stays the one that is explained. */
+function stay() {
+  const last = state.numbers.at(-1);
+  wanted = last ? [last.path, last.token, last.index] : null;
+  first = state.numbers[0] ?? null;
+  at = -1;
+}
+
+async function finish([path, token, index], from) {
+  const found = await fetchNumber(state.run, path, token, index);
+  if (!found) return false;
   current = found; shown = FIRST; blocks = 1;
   set({ numbers: [...state.numbers.slice(0, from), { path, token, index, value: found.result }] });
+  return true;
+}
+
+/**
+ * The selected token may be another one: ask for the number that the trail begins with there, at `token`.
+ * Returns {path, index, deep, done}, `deep` whether inputs of it were shown, `done` fails if there is no such number; null if nothing has moved.
+ */
+export function move(token) {
+  if (!wanted || (state.token === at && wanted[1] <= token)) return null;
+  at = state.token;
+  if (wanted[1] === token) return null; // an input was followed to its token
+  const { path, index } = first, deep = state.value !== path || wanted[0] !== path || String(wanted[2]) !== String(index);
+  return { path, index, deep, done: finish(begin(path, token, index, 0), 0) };
 }
 
 /** Ask for the same number once more: in another language. */
@@ -37,7 +71,7 @@ export async function again() {
 }
 
 /** Close it. */
-export function close() { fetchNumber.stop(); current = wanted = null; set({ numbers: [] }); }
+export function close() { fetchNumber.stop(); current = wanted = first = null; set({ numbers: [] }); }
 
 /** Draw it into its section. `follow(input)` explains an input. */
 export function render(section, { follow, trouble }) {
@@ -54,7 +88,13 @@ export function render(section, { follow, trouble }) {
 function crumb(place, i, go) {
   const last = i === state.numbers.length - 1;
   return [i ? h("span", { class: "sep", text: "←" }) : null,
-    h("button", { "aria-current": last ? "true" : null, data: { key: `c ${i}` }, onclick: () => go(place, i), title: `${place.path} [${place.index}] · ${t("token_no", { n: place.token })}`, text: `${fullName(place.path.split(" + ")[0])} [${place.index.join(", ")}]` })];
+    h("button", { "aria-current": last ? "true" : null, data: { key: `c ${i}` }, onclick: () => go(place, i), title: `${place.path} [${place.index}] · ${t("token_no", { n: place.token })}`, text: `${fullName(place.path.split(" + ")[0])} [${place.index.join(", ")}]${tokenOf(place.token)}` })];
+}
+
+/** Which token a number belongs to, behind its name. */
+function tokenOf(i) {
+  const text = state.texts[i] === undefined ? [] : [...quoted({ text: state.texts[i], bytes: state.bytes[i] })];
+  return text.length ? ` · “${text.length > LONGEST ? `${text.slice(0, LONGEST - 1).join("")}…` : text.join("")}”` : "";
 }
 
 function head(found) {

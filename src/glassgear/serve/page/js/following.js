@@ -1,7 +1,6 @@
 /** What a link says, shown: at the start, after Back or Forward, and when another link is opened. */
 
-import { beside, clearOther } from "./beside.js";
-import * as dialogs from "./dialogs.js";
+import { besideOf } from "./beside.js";
 import { byId } from "./dom.js";
 import { exampleOf, firstPrompt, leaving, otherModel } from "./example.js";
 import * as explaining from "./explain.js";
@@ -24,10 +23,11 @@ export async function follow(given, entry = null) {
   if (state.model !== state.tree?.model) await loadModel(name);
   await startRun({ made: given.made ?? 0 });
   if (Number.isInteger(given.token)) token(given.token);
-  if (given.changes?.length) await beside(state.model, state.prompt, given.changes, given.changes.map(dialogs.changeWords).join(", "));
-  set({ view: VIEWS.includes(given.view) ? given.view : "value" });
-  await explained(given, entry);
-  if (given.tour) tour.render();
+  try { await besideOf(given); } finally { // without a second run, the first is shown all the same
+    set({ view: VIEWS.includes(given.view) ? given.view : "value" });
+    await explained(given, entry);
+    if (given.tour) tour.render();
+  }
 }
 
 /** The number that a link names; of an entry of the history, with the way that led to it. */
@@ -41,7 +41,7 @@ async function explained(given, entry) {
 
 /** Back, Forward or another link: what is missing in it is as in the beginning. */
 export async function arrive(given, entry) {
-  const whole = { changes: [], index: [], head: 0, tour: "", habit: "", chat: false, ...(entry ? { gear: "", value: "" } : {}), ...given };
+  const whole = { changes: [], second: null, index: [], head: 0, tour: "", habit: "", chat: false, ...(entry ? { gear: "", value: "" } : {}), ...given };
   if (entry) whole.language = state.language;
   const same = entry && state.run && whole.model === state.tree?.model && whole.prompt === state.ran && whole.chat === wasChat();
   if (same) await revisit(whole, entry); else await follow({ sampling: defaultSampling(), ...whole }, entry);
@@ -50,12 +50,15 @@ export async function arrive(given, entry) {
 /** An entry of the run that is there: it stays as it is, with the tokens made since. */
 async function revisit(given, entry) {
   explaining.close();
-  const { changes, made, ...rest } = given, focus = state.focus && !rest.value.startsWith(state.focus) ? "" : state.focus;
+  const { changes, second, made, ...rest } = given, focus = state.focus && !rest.value.startsWith(state.focus) ? "" : state.focus;
   set({ sampling: defaultSampling(), open: Math.max(0, blockOf(rest.value)), ...rest, focus, failed: "", playing: false, view: rest.view ?? "value", token: Math.min(rest.token ?? 0, state.texts.length - 1) });
   byId("prompt").value = state.prompt;
-  if (JSON.stringify(changes) !== JSON.stringify(state.changes)) {
-    if (changes.length) await beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", ")); else clearOther();
+  if (JSON.stringify([changes, wholeOf(second)]) !== JSON.stringify([state.changes, wholeOf(state.second)])) {
+    await besideOf({ changes, second });
     set({ view: rest.view ?? "value" });
   }
   await explained(rest, entry);
 }
+
+/** A second run with what it has in common with the first, or null. */
+const wholeOf = (second) => second && [second.model ?? state.model, second.prompt ?? state.prompt];

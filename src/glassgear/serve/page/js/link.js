@@ -28,6 +28,7 @@ export function encode(state) {
   if (sampling) add("s", sampling);
   if (state.chat) add("c", "1");
   if (state.changes?.length) add("x", JSON.stringify(state.changes));
+  for (const [key, value] of secondText(state)) add(key, value);
   return `#${parts.join("&")}`;
 }
 
@@ -48,6 +49,8 @@ export function decode(hash) {
   if (given.get("c") === "1") state.chat = true;
   const changes = changesOf(given.get("x"));
   if (changes.length) state.changes = changes;
+  const second = secondOf(given);
+  if (second) state.second = second;
   return state;
 }
 
@@ -69,6 +72,21 @@ function samplingOf(text) {
     if (name && part.length > 1 && Number.isFinite(value)) made[name] = value;
   }
   return made;
+}
+
+/** Of the second run, what differs from the first; its prompt where nothing does, for it is there all the same. */
+function* secondText({ second, model, prompt }) {
+  if (!second) return;
+  const other = (second.model ?? model) !== model;
+  if (!other || (second.prompt ?? prompt) !== prompt) yield ["q", second.prompt ?? prompt];
+  if (other) yield ["b", second.model];
+}
+
+function secondOf(given) {
+  const found = {};
+  if (given.get("b")) found.model = given.get("b");
+  if (given.has("q")) found.prompt = given.get("q");
+  return Object.keys(found).length ? found : null;
 }
 
 function changesOf(text) {

@@ -30,6 +30,7 @@ export function start(act) {
   on("tree gear value language", () => { mark(); card(); });
   on("run token tokensRun open tree head theme focus", strips);
   on("growth token", layerBars);
+  on("comparison", changed);
 }
 
 /** The drawing, for export. */
@@ -305,13 +306,21 @@ function trail() {
 
 function mark() {
   if (!svg) return;
-  const off = new Set(state.changes.map((c) => c.path));
   for (const node of svg.querySelectorAll(".node")) {
     const chosen = node.dataset.value === state.value && (node.dataset.gear === state.gear || node.dataset.value !== node.dataset.gear);
     node.classList.toggle("selected", chosen);
-    node.classList.toggle("changed", off.has(node.dataset.gear) || off.has(node.dataset.value));
     node.setAttribute("tabindex", chosen ? 0 : -1);
     if (chosen) reveal(svg.closest(".machine-scroll"), node);
+  }
+  changed();
+}
+
+/** Mark what was changed: of a changed gear, the values that differ from those of the first run. */
+function changed() {
+  const off = new Set(state.changes.map((c) => c.path)), equal = new Set(state.comparison?.gears.filter((gear) => gear.difference === 0).map((gear) => gear.path));
+  for (const node of svg?.querySelectorAll(".node") ?? []) {
+    const { gear, value } = node.dataset;
+    node.classList.toggle("changed", Boolean(state.comparison) && (off.has(gear) || off.has(value)) && !equal.has(value));
   }
 }
 

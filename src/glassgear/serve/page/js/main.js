@@ -18,7 +18,7 @@ import { changeModel } from "./models.js";
 import * as panels from "./panels.js";
 import { idle, queue } from "./queue.js";
 import { choose } from "./runs.js";
-import { layer, select, token, zoom } from "./selecting.js";
+import { chooseToken, layer, select, zoom } from "./selecting.js";
 import { trouble } from "./status.js";
 import { on, set, state } from "./store.js";
 import * as terms from "./terms.js";
@@ -35,14 +35,14 @@ async function begin() {
   on("language", () => setLanguage(state.language)); // before everybody who draws words
   bar.themes();
   machine.start({ select, focus: (path) => set({ focus: path }), open: (n) => layer(n), zoomIn: zoom.in, zoomOut: zoom.out });
-  panels.start({ token, choose: (id) => queue(() => choose(id)), sampling: (sampling) => set({ sampling }), lens: asks.lens, layer, reads: asks.reads, clearOther, gear: (path) => select(path, machine.valueOf(path)) });
+  panels.start({ token: chooseToken, choose: (id) => queue(() => choose(id)), sampling: (sampling) => set({ sampling }), lens: asks.lens, layer, reads: asks.reads, clearOther, gear: (path) => select(path, machine.valueOf(path)) });
   tour.start({ idle, select, model: changeModel, otherModel, isExample: (name) => Boolean(exampleOf(name)), explain: valueView.explainAt, close: explaining.close });
   terms.start();
   middle.start();
   bar.start();
   again.start(trouble);
   asks.start();
-  on("model prompt chat sampling changes gear value token index head view language made open tour habit numbers", later(150, visited.write));
+  on("model prompt chat sampling changes second gear value token index head view language made open tour habit numbers", later(150, visited.write));
   keys.start();
   visited.start((link, entry, hash) => queue(() => (visited.isWanted(hash) ? arrive(link, entry) : null)));
   await visited.during(location.hash, () => queue(async () => { set({ about: await get("about") }); await follow(given); }));

@@ -4,10 +4,12 @@ import { here } from "./asks.js";
 import { openCompare, runChanges } from "./beside.js";
 import * as dialogs from "./dialogs.js";
 import { byId, h, swap } from "./dom.js";
+import { exampleOf, otherModel } from "./example.js";
 import { VIEWS } from "./link.js";
-import { queue } from "./queue.js";
+import { changeModel, toModel } from "./models.js";
+import { attempt, queue } from "./queue.js";
 import { startRun } from "./runs.js";
-import { layer, point, select, token } from "./selecting.js";
+import { chooseToken, layer, point, select, token } from "./selecting.js";
 import { trouble } from "./status.js";
 import { on, set, state } from "./store.js";
 import * as terms from "./terms.js";
@@ -23,20 +25,27 @@ export function start() {
   const bar = h("div", { class: "views", role: "tablist", id: "views" });
   const strip = h("section", { class: "tour", id: "tour", hidden: true }), failed = h("section", { class: "notice trouble", id: "trouble", role: "alert", hidden: true }), value = h("div", { class: "stage", id: "view-value" }), other = h("div", { class: "stage pad", id: "view-other", tabindex: -1, hidden: true });
   byId("middle").append(bar, strip, failed, value, other);
-  valueView.start(value, { select, token, trouble, point });
+  valueView.start(value, { select, token, chooseToken, trouble, point });
   on("view language", tabs);
-  on("failed run prompt model tree language", failure);
+  on("failed run prompt model tree language about", failure);
   on("view language theme tree texts token lens growth heads habits habit candidates cache comparison other pipeline warnings chat", view);
   on("tour language tree value", tour.render);
+  on("view tour", (keys) => { if (keys.has("view") || state.tour) intoView(); });
   tabs();
 }
 
 function tabs() {
-  swap(byId("views"), VIEWS.map((name) => h("button", { role: "tab", "aria-selected": String(name === state.view), onclick: () => set({ view: name }), text: t(`view_${name}`), data: { key: `v ${name}`, view: name, ...terms.of(VIEW_TERMS[name]) } })));
+  swap(byId("views"), VIEWS.map((name) => h("button", { role: "tab", "aria-selected": String(name === state.view), onclick: () => { set({ view: name }); intoView(); }, text: t(`view_${name}`), data: { key: `v ${name}`, view: name, ...terms.of(VIEW_TERMS[name]) } })));
+}
+
+/** In one column the middle lies below the machine: what was chosen is brought to the top. */
+function intoView() {
+  const chosen = document.documentElement.dataset.ready; // a page that opens stays at its top
+  if (chosen && matchMedia("(max-width: 820px)").matches) byId("middle").scrollIntoView({ block: "start" });
 }
 
 const viewActions = {
-  token, layer: (n) => { layer(n); if (state.view === "growth" && !/^blocks/.test(state.value)) set({ open: n }); },
+  token: chooseToken, layer: (n) => { layer(n); if (state.view === "growth" && !/^blocks/.test(state.value)) set({ open: n }); },
   select: (gearPath, value) => { set({ view: "value" }); select(gearPath, value); },
   explain: (path, id) => { set({ view: "value" }); select(null, "head"); valueView.explainAt(here(), [id], path); },
   head: (path, n) => { set({ view: "value", head: n }); select(null, `${path}.weights`); },
@@ -58,8 +67,15 @@ function failure() {
   box.hidden = !state.failed;
   if (box.hidden) return;
   const edit = () => { byId("prompt").focus(); byId("prompt").select(); };
+  const another = () => dialogs.model((name) => attempt(() => toModel(name)));
   const button = (key, work, name) => h("button", { onclick: work, class: name ?? null, text: t(key), data: { key: `f ${key}` } });
   swap(box, h("p", { class: "strong", text: state.failed }), stale ? h("p", { text: t("stale", { a: [...state.ran].slice(0, 60).join("") }) }) : null,
     h("div", { class: "choices-row" }, stale ? button("back_to", () => set({ prompt: state.ran, model: state.tree.model, failed: "" }), "primary") : null,
-      stale || !state.run ? [button("edit_prompt", edit), state.tree ? button("try_again", () => queue(() => startRun())) : null] : button("dismiss", () => set({ failed: "" }))));
+      !state.tree ? [models(), button("other_model", another)] : stale || !state.run ? [button("edit_prompt", edit), button("try_again", () => queue(() => startRun()))] : button("dismiss", () => set({ failed: "" }))));
+}
+
+/** Models at hand, for a link that names one that isn't there. */
+function models() {
+  const best = otherModel(), names = (state.about?.models ?? []).filter((one) => one.loaded || one.cached).map((one) => one.name).filter((name) => name !== best && !exampleOf(name));
+  return [best, ...names].filter(Boolean).slice(0, 4).map((name, i) => h("button", { class: i ? null : "primary", onclick: () => changeModel(name), text: name.split("/").pop(), data: { key: `f model ${name}` } }));
 }

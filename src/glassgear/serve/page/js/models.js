@@ -7,7 +7,7 @@ import * as explaining from "./explain.js";
 import * as machine from "./machine.js";
 import { queue } from "./queue.js";
 import { startRun } from "./runs.js";
-import { select } from "./selecting.js";
+import { layer, select } from "./selecting.js";
 import { busy } from "./status.js";
 import { nodeOf, set, state } from "./store.js";
 import { t } from "./texts.js";
@@ -47,7 +47,8 @@ export async function toModel(name) {
   const place = placeBefore(), untouched = state.prompt === firstPrompt(from) ? firstPrompt(name) : state.prompt;
   const prompt = example ?? (exampleOf(from) ? place?.prompt ?? firstPrompt(name) : untouched);
   await loadModel(name);
-  set({ prompt, playing: false, ...(exampleOf(from) && place ? { open: Math.min(place.open, state.tree.layers - 1) } : {}) });
+  set({ prompt, playing: false });
+  if (exampleOf(from) && place) layer(place.open); // the values shown too
   clearOther();
   await startRun();
   set({ about: await get("about") });

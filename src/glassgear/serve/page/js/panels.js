@@ -1,5 +1,6 @@
 /** Right: the text so far, what may come next, the sampler, what each layer would say, the gear's ledger. */
 
+import { apart } from "./apart.js";
 import { byId, h, reveal, swap } from "./dom.js";
 import { bytes, grouped, number, percent } from "./format.js";
 import { SAMPLING, defaultSampling } from "./link.js";
@@ -53,10 +54,10 @@ function text() {
 
 function other() {
   if (!state.other) return null;
-  const { texts, bytes: hexes, special, ids, label, promptLength } = state.other;
-  const made = chips(texts, hexes, special);
+  const { texts, bytes: hexes, special, label, promptLength } = state.other;
+  const made = chips(texts, hexes, special), { differs } = apart({ ...state, prompt: state.ran }, state.other);
   return h("div", { class: "other" }, h("header", {}, h("h3", { text: label }), h("button", { class: "text", onclick: () => actions.clearOther(), text: t("remove") })),
-    h("div", { class: "chips" }, made.map((chip, i) => chipOf(chip, i, { current: -1, made: i >= promptLength, differs: ids[i] !== state.ids[i], onclick: () => actions.token(Math.min(i, state.ids.length - 1)) }))));
+    h("div", { class: "chips" }, made.map((chip, i) => chipOf(chip, i, { current: -1, made: i >= promptLength, differs: differs[i], onclick: () => actions.token(Math.min(i, state.ids.length - 1)) }))));
 }
 
 function next() {

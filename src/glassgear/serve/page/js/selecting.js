@@ -39,6 +39,18 @@ export function token(i) {
   if (to !== state.token) set({ token: to });
 }
 
+let choices = 0;
+
+/** How often a token has been chosen: by a click on it, not by stepping or playing. */
+export const tokensChosen = () => choices;
+
+/** A token that somebody has clicked. */
+export function chooseToken(i) {
+  const before = state.token;
+  token(i);
+  if (state.token !== before) choices++;
+}
+
 /** On or back by so many places of the machine. */
 export function gear(by) {
   const order = machine.sequence(), at = order.findIndex((place) => place.value === state.value);

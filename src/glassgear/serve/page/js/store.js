@@ -4,7 +4,7 @@ import { defaultSampling } from "./link.js";
 
 export const state = {
   // what the link carries
-  model: "", prompt: "", chat: false, sampling: defaultSampling(), changes: [], gear: "", value: "", token: 0,
+  model: "", prompt: "", chat: false, sampling: defaultSampling(), changes: [], second: null, gear: "", value: "", token: 0,
   index: [], head: 0, view: "value", language: "en", made: 0, open: 0, tour: "", habit: "",
   // what the server said
   about: null, tree: null, nodes: new Map(), run: null, ids: [], texts: [], bytes: [], special: [], promptLength: 0,

@@ -4,7 +4,8 @@ import { h } from "./dom.js";
 import { t } from "./texts.js";
 
 const KINDS = { RMSNorm: "rmsnorm", LayerNorm: "layernorm" };
-let tip = null, shown = null;
+const REST = 800; // ms on a tab, whose sentence lies over the view that it opens
+let tip = null, shown = null, soon = 0, done = "", place = [0, 0]; // done: the term that was clicked, until the pointer has left its place
 
 /** Marks an element that can have the focus itself (data of `h`); nothing for a word that needs no sentence. */
 export const of = (name) => (name ? { term: name } : {});
@@ -18,26 +19,31 @@ export const kind = (name) => word(KINDS[name], name);
 /** Listen on the whole page. */
 export function start() {
   tip = document.body.appendChild(h("div", { id: "tip", role: "tooltip", hidden: true }));
-  document.addEventListener("pointerover", (event) => at(event.target));
+  document.addEventListener("pointerover", (event) => at(event.target, placeOf(event)));
   document.addEventListener("focusin", (event) => { if (event.target.matches(":focus-visible")) at(event.target); });
   document.addEventListener("focusout", hide);
   document.addEventListener("scroll", hide, true);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); }, true);
-  document.addEventListener("pointerdown", hide);
+  for (const kind of ["pointerdown", "click"]) document.addEventListener(kind, (event) => { hide(); done = event.target.closest?.("[data-term]")?.dataset.term ?? ""; place = placeOf(event); });
   document.documentElement.addEventListener("pointerleave", hide);
   addEventListener("resize", hide);
   new MutationObserver(() => { if (shown && !shown.isConnected) hide(); }).observe(document.body, { childList: true, subtree: true }); // drawn anew
 }
 
-function at(target) {
+const placeOf = (event) => [event.clientX, event.clientY];
+const rests = (from) => Math.hypot(from[0] - place[0], from[1] - place[1]) < 3; // events of one place differ by parts of a pixel
+
+function at(target, from = [Infinity, 0]) {
   const found = target.closest?.("[data-term]");
+  if (found?.dataset.term !== done && !rests(from)) done = ""; // what is drawn anew moves under a pointer that rests
   if (found === shown) return;
   hide();
-  if (found) show(found);
+  if (!found || done) return;
+  shown = found;
+  if (found.matches("[role=tab]")) soon = setTimeout(() => show(found), REST); else show(found);
 }
 
 function show(element) {
-  shown = element;
   tip.textContent = t(`term_${element.dataset.term}`);
   tip.hidden = false;
   element.setAttribute("aria-describedby", "tip");
@@ -50,6 +56,7 @@ function show(element) {
 
 function hide() {
   if (!shown) return;
+  clearTimeout(soon);
   shown.removeAttribute("aria-describedby");
   shown = null;
   tip.hidden = true;

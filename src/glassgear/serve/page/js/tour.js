@@ -35,6 +35,7 @@ export async function go(step) {
   set({ tour: step });
   await actions.idle(); // a model may be loading for the step before
   if (state.tour !== step) return;
+  if (step && !state.tree) { set({ tour: "" }); return; } // no model, nothing to show
   const wanted = shows?.model ?? (actions.isExample(state.model) ? actions.otherModel() : state.model);
   if (wanted && state.model !== wanted) await actions.model(wanted);
   if (state.tour !== step || !step) return; // meanwhile another step was chosen

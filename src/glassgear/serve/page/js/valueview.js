@@ -145,7 +145,7 @@ function drawHeat() {
   if (about.axes.includes("entry")) { candidateBars(channel, theme); return; }
   const row = values.row(run, path, about, token, tokens);
   const name = (c) => indexOf(c, about.inner).join("·"), axis = about.axes.filter((one) => one !== "token").map(t).join("·");
-  detail.show({ row, channel, theme, name, title: (from, to) => t("bars_of", { a: label(token), axis, from: name(from), to: name(to) }) });
+  detail.show({ row, channel, theme, name, title: (from, to) => t(to - from + 1 < row.length ? "bars_part" : "bars_of", { a: label(token), axis, from: name(from), to: name(to), n: grouped(row.length) }) });
 }
 
 /** Of a whole vocabulary, the largest logits say most: they are the bars. */
@@ -216,7 +216,7 @@ function readAttention(at) {
 }
 
 function pick(token, channel) {
-  if (channel < 0) { set({ token }); return; }
+  if (channel < 0) { actions.chooseToken(token); return; }
   explainAt(token, indexOf(channel, about.inner));
 }
 
@@ -229,7 +229,7 @@ export function explainAt(token, index, path = state.value) {
 /** Explain an input of the number that is explained, and show where it lies. */
 function follow(input) {
   const from = state.numbers.length, path = input.path;
-  explaining.explain(path, input.token, input.index, from).then(() => { if (!path.includes(" + ")) actions.point(path, input.token, input.index); }).catch(actions.trouble);
+  explaining.explain(path, input.token, input.index, from).then((shown) => { if (shown && !path.includes(" + ")) actions.point(path, input.token, input.index); }).catch(actions.trouble);
 }
 
 function heatKey(event) {

@@ -1,5 +1,6 @@
 /** Middle: the views beside the values of one gear. Each draws itself into a box from the state. */
 
+import { apart } from "./apart.js";
 import { h, s, swap } from "./dom.js";
 import { bytes, grouped, number, percent, short } from "./format.js";
 import { chips, quoted } from "./pieces.js";
@@ -136,7 +137,7 @@ export function compare(box, actions) {
     swap(box, h("p", { class: "view-intro", text: t("compare_none") }), h("p", {}, h("button", { onclick: actions.changeDialog, text: t("change") }), " ", h("button", { onclick: actions.compareDialog, text: t("compare") })));
     return;
   }
-  const first = state.ids.findIndex((id, i) => id !== state.other.ids[i]);
+  const { first } = apart({ ...state, prompt: state.ran }, state.other);
   swap(box, h("p", { class: "strong", text: state.other.label }), h("p", { class: "small", text: [first < 0 ? t("tokens_same") : t("tokens_differ", { n: first }), where(found)].join(" ") }),
     found.alike ? null : h("p", { class: "notice", text: t("compare_trees") }), outputs(found), found.alike ? [intro("compare_intro"), differences(found, actions)] : null);
 }

@@ -1,18 +1,19 @@
 /**
- * The browser's history: an entry for each choice (model, prompt, gear, value, view, number, page of the tour),
- * none for what only moves on: tokens, sliders, arrows within a picture. One gesture makes one entry at most,
+ * The browser's history: an entry for each choice (model, prompt, gear, value, view, number, token, page of the tour),
+ * none for what only moves on: steps from token to token, sliders, arrows within a picture. One gesture makes one entry at most,
  * whatever it sets off, and a link that is there already makes none.
  */
 
 import * as explaining from "./explain.js";
 import { decode, encode } from "./link.js";
+import { tokensChosen } from "./selecting.js";
 import { state } from "./store.js";
 
 let gesture = 0, used = 0, place = "", arriving = null, kept = null, follow = () => {};
 
 /** What a choice changes. Of numbers, one that is explained counts: walking over a picture isn't choosing. */
-const placeOf = () => JSON.stringify([state.model, state.prompt, state.chat, state.changes, state.gear, state.value, state.view, state.tour, state.head, state.habit,
-  explaining.asked()]);
+const placeOf = () => JSON.stringify([state.model, state.prompt, state.chat, state.changes, state.second, state.gear, state.value, state.view, state.tour, state.head, state.habit,
+  explaining.asked(), tokensChosen()]);
 
 /** `apply(given, entry)` shows what a link says; `entry` is what was kept with it, or null for a link from elsewhere. */
 export function start(apply) {
@@ -34,6 +35,13 @@ export function write() {
   if (!other && kept === state.numbers) return;
   kept = state.numbers;
   history[push ? "pushState" : "replaceState"]({ numbers: kept }, "", text);
+}
+
+/** What `work()` changes at once follows from a step and is no choice; one that was made just before stays one. */
+export function quietly(work) {
+  const chosen = placeOf() !== place;
+  work();
+  if (!chosen) place = placeOf();
 }
 
 /** Whether the page is still on its way to this entry: another one may have been chosen meanwhile. */
