@@ -129,7 +129,7 @@ def test_steps_sliders_and_words_make_no_entry(story: Any) -> None:
     story.wait_for_function(QUIET)
     assert entries(story) == begun
     assert "k21" in story.evaluate("location.hash"), "the address follows all the same"
-    assert f"n={len(texts(story)) - count}" in story.evaluate("location.hash")
+    wait_until(story, lambda: f"n={len(texts(story)) - count}" in story.evaluate("location.hash"))
 
 
 def test_walking_over_a_picture_makes_no_entry(story: Any) -> None:

@@ -20,7 +20,7 @@ from glassgear.backends.base import Backend, Chunk, Hook
 from glassgear.errors import SettingError
 from glassgear.generate import Chooser
 from glassgear.memory import floats
-from glassgear.trace.shown import SEEN, axes_of, output_of, shown_by
+from glassgear.trace.shown import SEEN, axes_of, output_of, shown_by, size_of_all
 from glassgear.trace.trace import Trace, Value, kind_of, matches
 
 __all__ = ["LIMIT", "Kept", "joined", "passes", "record", "sizes"]
@@ -65,10 +65,11 @@ def record(
             says how much, and which values take most.
     """
     steps = 1 if max_tokens <= 1 else max_tokens
-    found = sizes(backend, len(ids) + steps - 1, select)
-    if not found:
-        raise _nothing(select, list(shown_by(backend)))
-    _check_size(found, limit)
+    if "*" not in select or size_of_all(backend, len(ids) + steps - 1) > limit:
+        found = sizes(backend, len(ids) + steps - 1, select)
+        if not found:
+            raise _nothing(select, list(shown_by(backend)))
+        _check_size(found, limit)
     kept = Kept(tuple(select), change, tokens=len(ids) + steps - 1)
     output = output_of(backend.model)
     track, done = backend.open(), list(ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from glassgear.backends.base import Backend, Chunk, Output
 from glassgear.model.gears import Experts, Model, walk
 
-__all__ = ["SEEN", "Shown", "axes_of", "output_of", "shown_by"]
+__all__ = ["SEEN", "Shown", "axes_of", "output_of", "shown_by", "size_of_all"]
 
 SEEN = ("scores", "weights")  # values [head, token, seen]
 
@@ -46,6 +47,18 @@ def shown_by(backend: Backend) -> Mapping[str, Shown]:
     return _KNOWN[backend]
 
 
+def size_of_all(backend: Backend, tokens: int) -> int:
+    """Bytes that all values together would take for so many tokens, a few more perhaps."""
+    if backend not in _SIZES:
+        sums = [0, 0]
+        for shown in shown_by(backend).values():
+            sums[shown.quadratic] += ceil(shown.nbytes * shown.share)
+        _SIZES[backend] = sums[0], sums[1]
+    linear, quadratic = _SIZES[backend]
+    return linear * tokens + quadratic * tokens * tokens
+
+
+_SIZES: WeakKeyDictionary[Backend, tuple[int, int]] = WeakKeyDictionary()
 _KNOWN: WeakKeyDictionary[Backend, Mapping[str, Shown]] = WeakKeyDictionary()
 
 

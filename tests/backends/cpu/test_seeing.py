@@ -10,7 +10,9 @@ import pytest
 from glassgear.backends.base import Chunk, Hook
 from glassgear.backends.cpu import CPU
 from glassgear.backends.cpu.fields import SEGMENT
+from glassgear.backends.cpu.seeing import _soften
 from glassgear.backends.reference import Reference
+from glassgear.backends.reference.softmax import softmax
 
 from .support import model
 from .test_machine import SHAPES, ids_for
@@ -90,3 +92,15 @@ def test_a_changed_value_has_the_effect_it_has_in_the_reference(path: str) -> No
     for mine, theirs, before in zip(got, want, plain, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=3e-5)
         assert not np.allclose(theirs, before, atol=1e-4)
+
+
+@pytest.mark.parametrize(("rows", "before"), [(5, 0), (128, 0), (200, 0), (130, 37), (150, 300)])
+@pytest.mark.parametrize("together", [True, False])
+def test_weights_without_the_hidden_half_have_the_same_bits(rows: int, before: int, together: bool) -> None:
+    scores = np.random.default_rng(0).standard_normal((3, rows, before + rows)).astype(np.float32) * 3
+    scores[:, np.arange(before + rows) > before + np.arange(rows)[:, None]] = -np.inf
+    weights = np.full_like(scores, np.nan)
+    _soften([(scores, weights)] if together else list(zip(scores, weights, strict=True)), before)
+    assert np.array_equal(weights, softmax(scores))
+    _soften([(scores, weights)], None)
+    assert np.array_equal(weights, softmax(scores))

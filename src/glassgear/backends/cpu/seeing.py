@@ -23,6 +23,7 @@ __all__ = ["SHORT", "show"]
 Floats = NDArray[np.float32]
 SHORT = 8  # rows up to which a step counts as short
 FEW = 2 << 20  # bytes of scores that one thread turns into weights, all in one go
+BLOCK = 64  # rows whose hidden scores are left out together
 WIDE = 1 << 16  # bytes of a head's scores that are worth a thread's turn
 HELD = 32 << 20  # bytes of scores that wait to be shown
 COUNTS = {"rows": Frame.ROWS, "wanted": Frame.WANTED}  # kind of a mark -> how many rows its value has
@@ -125,7 +126,7 @@ def _watch(
             program[mark.steps - 1, Step.G] = 0
     if later:
         _show_later(hook, later)
-    _add_weights(hook, placed, run.cpu.threads)
+    _add_weights(hook, placed, run.cpu.threads, first if run.cpu.model.causal else None)
 
 
 def _plan(marks: Sequence[Mark], hook: Watcher, one: bool, all_rows: bool) -> _Plan:
@@ -219,7 +220,9 @@ def _stays(mark: Mark, hook: Watcher, chunks: Sequence[Chunk], spans: Sequence[S
     return hook.seen(f"{mark.path}.scores", (mark.shape[0], rows, before + rows))
 
 
-def _add_weights(hook: Watcher, placed: Sequence[tuple[Mark, Floats]], threads: int) -> None:
+def _add_weights(
+    hook: Watcher, placed: Sequence[tuple[Mark, Floats]], threads: int, before: int | None
+) -> None:
     """Weights for the scores that are in their places, shared out among threads."""
     gears: list[tuple[Floats, Floats]] = []
     for mark, scores in placed:
@@ -238,17 +241,33 @@ def _add_weights(hook: Watcher, placed: Sequence[tuple[Mark, Floats]], threads: 
     apart = any(scores[0].nbytes > WIDE for scores, _ in gears)
     work = [pair for gear in gears for pair in zip(*gear, strict=True)] if apart else gears
     shares = [work[i::threads] for i in range(threads)]
-    others = [threading.Thread(target=_soften, args=(share,)) for share in shares[1:] if share]
+    others = [threading.Thread(target=_soften, args=(share, before)) for share in shares[1:] if share]
     for thread in others:
         thread.start()
-    _soften(shares[0])
+    _soften(shares[0], before)
     for thread in others:
         thread.join()
 
 
-def _soften(work: Sequence[tuple[Floats, Floats]]) -> None:
+def _soften(work: Sequence[tuple[Floats, Floats]], before: int | None) -> None:
+    """Softmax of scores [.., rows, seen] into arrays alike; of many rows, without what they can't see.
+
+    Args:
+        work: scores, and where weights go.
+        before: tokens before the first row; None: each row sees all.
+    """
     for scores, into in work:
-        softmax(scores, into)
+        rows = scores.shape[-2]
+        if before is None or rows < 2 * BLOCK:
+            softmax(scores, into)
+            continue
+        for first in range(0, rows, BLOCK):
+            stop, block = before + first + BLOCK, slice(first, first + BLOCK)
+            seen, weights = scores[..., block, :stop], into[..., block, :]
+            e = np.subtract(seen, seen.max(-1, keepdims=True), out=weights[..., :stop])
+            np.exp(e, out=e)
+            weights[..., stop:] = 0
+            e /= weights.sum(-1, keepdims=True)  # over whole rows: the same bits as of all at once
 
 
 def _wanted(mark: Mark, hook: Watcher) -> bool:

@@ -44,7 +44,7 @@ export const post = async (path, body) =>
 
 /** Give a run up, and everything that is being read of it. */
 export function forget(run) {
-  whileItLives(`runs/${run}`);
+  if (whileItLives(`runs/${run}`).aborted) return Promise.resolve(); // another run's beginning has done so
   runs.get(run).abort();
   return ask(`api/runs/${run}`, { method: "DELETE", headers: { "Content-Type": "application/json" } }).catch(() => {});
 }
