@@ -94,7 +94,7 @@ def test_a_changed_value_has_the_effect_it_has_in_the_reference(path: str) -> No
         assert not np.allclose(theirs, before, atol=1e-4)
 
 
-@pytest.mark.parametrize(("rows", "before"), [(5, 0), (128, 0), (200, 0), (130, 37), (150, 300)])
+@pytest.mark.parametrize(("rows", "before"), [(5, 0), (200, 0), (512, 0), (513, 37), (600, 300)])
 @pytest.mark.parametrize("together", [True, False])
 def test_weights_without_the_hidden_half_have_the_same_bits(rows: int, before: int, together: bool) -> None:
     scores = np.random.default_rng(0).standard_normal((3, rows, before + rows)).astype(np.float32) * 3
