@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import threading
@@ -104,7 +105,8 @@ def visit(browser: Any, address: str, service: Service) -> Iterator[Callable[...
     for run in list(service.runs.runs):  # their models may make room for those of the next test
         with suppress(Gone):  # the page has just ended it
             service.runs.close(run)
-    assert not said
+    # A page may ask about a run in the moment in which it gives the run up, or the test ends.
+    assert not [line for line in said if not re.search(r"404 \(Not Found\) \S+/api/runs/[\w-]+$", line)]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
@@ -349,7 +350,8 @@ def _runs(app: FastAPI, service: Service) -> None:
 
     @app.delete("/api/runs/{run}")
     def close(run: str) -> Json:
-        service.runs.close(run)
+        with suppress(Gone):  # closed already: as it was asked for
+            service.runs.close(run)
         return Json({"run": run, "closed": True})
 
     @app.post("/api/compare")
