@@ -323,6 +323,7 @@ def test_closed_runs_are_gone_and_pages_are_given_back(client: Client) -> None:
     run = client.start("tiny", PROMPT)
     assert [one["run"] for one in client.get("runs")["runs"]] == [run]
     assert client.http.delete(f"/api/runs/{run}").json() == {"run": run, "closed": True}
+    assert client.http.delete(f"/api/runs/{run}").status_code == 200, "closed already"
     assert "isn't there any more" in client.error(f"runs/{run}", 404)
     assert client.get("runs") == {"runs": []}
 
