@@ -203,6 +203,8 @@ def test_back_goes_through_the_pages_of_the_tour(visit: Visit) -> None:
     for title in ("Activation", "By hand", "The stack"):
         page.click("#tour nav .primary")
         wait_until(page, lambda t=title: page.inner_text("#tour h2").startswith(t))  # type: ignore[misc]
+        if title == "By hand":  # it opens a model and an explanation
+            page.wait_for_selector("#explain:not([hidden]) .number")
         page.wait_for_timeout(200)
         page.wait_for_function(QUIET)
         page.wait_for_timeout(SETTLED)

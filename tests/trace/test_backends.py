@@ -170,6 +170,9 @@ class Noting:
     def same(self, path: str, other: str) -> None:
         self.place_of[path] = self.place_of[other]
 
+    def take(self, path: str, value: np.ndarray) -> bool:
+        return False
+
     def seen(self, path: str, shape: tuple[int, int, int]) -> None:
         return None
 

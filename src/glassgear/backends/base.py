@@ -81,6 +81,14 @@ class Watcher(Protocol):
         """
         ...
 
+    def take(self, path: str, value: NDArray[np.float32]) -> bool:
+        """An array that the backend made for this step and won't write again: it may be kept as it is.
+
+        Returns:
+            Whether it is. False: call me with it.
+        """
+        ...
+
     def __call__(self, path: str, value: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """As any hook."""
         ...

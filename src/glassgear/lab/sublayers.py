@@ -136,6 +136,10 @@ class _Stopwatch:
     def seen(self, path: str, shape: tuple[int, int, int]) -> None:
         """As a `Watcher`: nothing is to be written."""
 
+    def take(self, path: str, value: Floats) -> bool:
+        """As a `Watcher`: nothing is kept."""
+        return False
+
     def __call__(self, path: str, value: Floats) -> None:
         """As any hook."""
         self.times.append((self.kinds.get(path, path), perf_counter()))

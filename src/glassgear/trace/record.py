@@ -234,6 +234,14 @@ class Kept:
         whole = self.whole[path] = self._room(math.prod(shape)).reshape(shape)
         return whole
 
+    def take(self, path: str, value: Floats) -> bool:
+        """Logits of a whole prompt that is all of the text are kept where they are."""
+        whole = not self.first and len(value) == self.tokens and value.flags.c_contiguous
+        if not whole or not self.reads_only or not self.wants(path):
+            return False
+        self.whole[path] = value
+        return True
+
     def _room(self, count: int) -> Floats:
         """Memory for so many floats, a part of a larger piece; `address` is where it ends."""
         if count > self.slab.size:

@@ -318,8 +318,9 @@ class Builder:
         """
         self._copies.append((len(self.steps), x))
         pieces = next(n for n in (4, 2, 1) if x.width % n == 0)
-        self.place_heads(x, x, (x.width // pieces,) * 2, x.width // pieces, Units(1, 0, pieces))
-        self.steps[-1] |= {Step.PANELS: 0, Step.BARRIER: 0}
+        fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.A: x.width // pieces}
+        fields |= {Step.OUTPUT: x.address, Step.OUTPUT_STRIDE: x.stride} | _shared_out(Units(1, 0, pieces))
+        self._step(("columns", "copy"), fields | {Step.PANELS: 0, Step.BARRIER: 0})
 
     def _order_copies(self, program: NDArray[np.int64]) -> None:
         """Note in D which copies others must wait for: where the next step writes to what is copied."""

@@ -127,7 +127,7 @@ class CPU:
         self._counters = np.zeros(1, np.int64)
         self._make_frame()
         self._added = self._tables_of(tensors)
-        self._programs: dict[tuple[Output, bool], Program] = {}
+        self._programs: dict[tuple[Output, bool, bool], Program] = {}
         self._program("hidden" if model.head is None else "logits", seeing=False)
         self._rotations = Rotations(self._ropes)
         self._team = Team(self.threads, self._code.addresses(TEAM_KERNELS, on_compile))
@@ -195,14 +195,14 @@ class CPU:
 
     # --- building ---------------------------------------------------------------------------
 
-    def _program(self, output: Output, seeing: bool) -> Program:
-        """The program for an output, made when it is first asked for."""
-        key = (output, seeing)
+    def _program(self, output: Output, seeing: bool, reads_only: bool = False) -> Program:
+        """The program for an output, made when first asked for; for hooks, or for those that only read."""
+        key = (output, seeing, reads_only)
         if key not in self._programs:
             builder = Builder(self._memory, self._code.target.kernels, alone=seeing)
             at = Walk(
                 self.model, builder, self._weights, self._buffers, self._cache.layers, self._cache.half,
-                self._ropes, seeing, self._finished,
+                self._ropes, seeing, reads_only, self._finished,
             )  # fmt: skip
             result = flatten(at, output)
             self._programs[key] = Program(self._finished(builder), at.marks, result)
@@ -255,7 +255,7 @@ class CPU:
         self, chunks: Sequence[Chunk], spans: Sequence[Span], hook: Hook | None, output: Output
     ) -> NDArray[np.float32]:
         """Output of the wanted rows of one pass, [wanted, vocab or dim]; lengths of tracks grow."""
-        program = self._program(output, seeing=hook is not None)
+        program = self._program(output, hook is not None, bool(getattr(hook, "reads_only", False)))
         last = spans[-1]
         rows, wanted = last.row + last.rows, sum(span.wanted for span in spans)
         self._look_up(chunks, spans, rows)

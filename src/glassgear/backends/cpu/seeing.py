@@ -202,6 +202,8 @@ def _stop(
         return
     where = _value(cpu, mark, logits)
     value = where.reshape(len(where), *mark.shape)
+    if mark.value is None and not copied and cast(Watcher, hook).take(mark.path, value):
+        return
     changed = hook(mark.path, value.copy() if copied else value)
     if changed is not None:
         where[:] = np.asarray(changed, np.float32).reshape(where.shape)
@@ -314,7 +316,6 @@ def _scores(
     sizes = [(heads, s.rows, chunks[s.chunk].track.length + s.rows) for s in spans]
     total = sum(h * t * n for h, t, n in sizes)
     flat = np.empty(total, np.float32) if place is None else place.reshape(total)
-    flat.fill(-np.inf)
     program[mark.steps - 1, Step.G] = flat.ctypes.data
     out, at = [], 0
     for i, (h, t, n) in enumerate(sizes):

@@ -16,7 +16,8 @@ __all__ = ["all_kernels", "warm_up"]
 
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu", "identity", "tanh")
 ONE_FORM = (
-    ("cache", "rotate"), ("columns", "join"), ("columns", "neighbours"), ("columns", "place_heads"),
+    ("cache", "rotate"), ("columns", "copy"), ("columns", "join"), ("columns", "neighbours"),
+    ("columns", "place_heads"),
     ("experts", "combine"), ("experts", "dispatch"), ("experts", "gather"), ("experts", "route"),
     ("experts", "score"), ("norms", "norm"), ("rows", "multiply"), ("rows", "quantize"),
 )  # fmt: skip

@@ -219,16 +219,44 @@ def finish(step, head, row, first, count, mixed):  # type: ignore[no-untyped-def
 
 @njit(inline="never")
 def keep_scores(step, frame, head, span, first, count, page, seen, scores):  # type: ignore[no-untyped-def]
-    """Copy what rows may see of a page's scores to [heads, rows, length] of their sequence."""
-    group, rows = at(step, Step.F), at(span, 1)
-    length = at(at(frame, Frame.POSITIONS), at(span, 0) + rows - 1) + 1
+    """Copy what rows may see of a page's scores to where they are kept."""
     for i in range(count):
-        token = (first + i) // group
-        query_head = head * group + (first + i) % group
-        out = at(step, Step.G) + 4 * (at(span, 3) + (query_head * rows + token) * length + page * PAGE)
+        out = row_of_scores(step, frame, head, span, first + i) + 4 * page * PAGE
         low, high = clip(seen, i, page)
-        for k in range(low, high):
+        for k in range(low, high - 15, 16):
+            store16(out + 4 * k, load16(scores + i * ROW + 4 * k))
+        for k in range(max(low, high - (high - low) % 16), high):
             put_f32(out + 4 * k, get_f32(scores + i * ROW + 4 * k))
+
+
+@njit(inline="always")
+def row_of_scores(step, frame, head, span, pair):  # type: ignore[no-untyped-def]
+    """Where the scores of a pair of token and query head are kept: [heads, rows, length] of a sequence."""
+    group, rows = at(step, Step.F), at(span, 1)
+    query_head = head * group + pair % group
+    row = query_head * rows + pair // group
+    return at(step, Step.G) + 4 * (at(span, 3) + row * length_of(frame, span))
+
+
+@njit(inline="always")
+def length_of(frame, span):  # type: ignore[no-untyped-def]
+    """Tokens of a sequence, those of this pass too."""
+    return at(at(frame, Frame.POSITIONS), at(span, 0) + at(span, 1) - 1) + 1
+
+
+@njit(inline="never")
+def hide_scores(step, frame, head, span, first, count, seen):  # type: ignore[no-untyped-def]
+    """Minus infinity where rows see nothing: before their window, and after themselves."""
+    length = length_of(frame, span)
+    for i in range(count):
+        out = row_of_scores(step, frame, head, span, first + i)
+        low, high = at(seen, 2 * i), at(seen, 2 * i + 1)
+        for k in range(low):
+            put_f32(out + 4 * k, LOWEST)
+        for k in range(high, length - 15, 16):
+            store16(out + 4 * k, splat(LOWEST))
+        for k in range(max(high, length - (length - high) % 16), length):
+            put_f32(out + 4 * k, LOWEST)
 
 
 def _page_of_floats(half: int, rows_at_once: int) -> Any:
@@ -340,6 +368,8 @@ def _whole(segment: Any, prepare: Any) -> Any:
             segment(step, frame, head, span, first, number, reach, scratch, part)
             merge(count, width, seen, number, total, part)
         finish(step, head, at(span, 0), first, count, total)
+        if at(step, Step.G):
+            hide_scores(step, frame, head, span, first, count, seen)
 
     return njit(inline="never")(whole)
 
@@ -376,6 +406,8 @@ def _part(segment: Any, prepare: Any) -> Any:
             for later in range(1, segments):
                 merge(count, width, seen, start + later, mixed, mixed + later * apart)
             finish(step, head, at(span, 0), first, count, mixed)
+            if at(step, Step.G):
+                hide_scores(step, frame, head, span, first, count, seen)
 
     return njit(inline="never")(part)
 

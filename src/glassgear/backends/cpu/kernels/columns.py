@@ -7,11 +7,12 @@ import numpy as np
 from glassgear.backends.cpu.fields import Frame, Step
 from glassgear.backends.cpu.kernels.matmul import output_of, rows_of, share
 from glassgear.backends.cpu.kernels.rows import row_share, tanh
-from glassgear.backends.cpu.kernels.vectors import at, get_f32, load16, put_f32, splat, store16
+from glassgear.backends.cpu.kernels.vectors import at, get_f32, load16, put_f32, splat, store16, stream16
 
-__all__ = ["join", "neighbours", "place_heads"]
+__all__ = ["copy", "join", "neighbours", "place_heads"]
 
 ZERO = np.float32(0)
+MANY = 256  # rows whose copies are too much for the caches, whatever the model; fewer are better left in them
 
 
 def join(step: int, frame: int, thread: int, threads: int) -> int:
@@ -52,6 +53,27 @@ def place_heads(step: int, frame: int, thread: int, threads: int) -> int:
                 store16(y + 4 * i, load16(x + 4 * i))
             for i in range(width // 16 * 16, width):
                 put_f32(y + 4 * i, get_f32(x + 4 * i))
+    return 0
+
+
+def copy(step: int, frame: int, thread: int, threads: int) -> int:
+    """Units of A floats of each row to a place that is read after the run; many rows past the caches."""
+    low, high = share(step, thread, threads)
+    unit, rows = 4 * at(step, Step.A), rows_of(step, frame)
+    first, last = low * unit, max(low, high) * unit
+    aligned = (at(step, Step.OUTPUT) | at(step, Step.OUTPUT_STRIDE) | unit) % 64 == 0
+    past = aligned and rows >= MANY
+    for row in range(rows):
+        x = at(step, Step.INPUT) + row * at(step, Step.INPUT_STRIDE)
+        y = at(step, Step.OUTPUT) + row * at(step, Step.OUTPUT_STRIDE)
+        if past:
+            for i in range(first, last, 64):
+                stream16(y + i, load16(x + i))
+        else:
+            for i in range(first, last - 63, 64):
+                store16(y + i, load16(x + i))
+            for i in range(first + (last - first) // 64 * 64, last, 4):
+                put_f32(y + i, get_f32(x + i))
     return 0
 
 

@@ -54,6 +54,7 @@ __all__ = [
     "store16",
     "store_atomic",
     "store_half16",
+    "stream16",
     "sum16",
     "sum_integers",
     "swap_atomic",
@@ -153,6 +154,12 @@ def emit_store(b: Any, value: Any, address: Any, offset: int = 0) -> None:
     b.store(value, place(b, address, value.type, offset), align=1)
 
 
+def emit_stream(b: Any, value: Any, address: Any) -> None:
+    """Store 64 bytes to an address that divides by 64, past the caches: it won't be read soon."""
+    stored = b.store(value, place(b, address, value.type), align=64)
+    stored.set_metadata("nontemporal", b.module.add_metadata([ir.Constant(I32, 1)]))
+
+
 def emit_prefetch(b: Any, address: Any, offset: int, locality: int = 0) -> None:
     """Ask for a cache line.
 
@@ -191,6 +198,7 @@ def _simple(result: Any, parameters: tuple[Any, ...], emit: Callable[..., Any]) 
 i64, f32 = types.int64, types.float32
 load16 = _simple(floats, (i64,), lambda b, a: emit_load(b, a, V_F32))
 store16 = _simple(types.void, (i64, floats), lambda b, a, v: emit_store(b, v, a))
+stream16 = _simple(types.void, (i64, floats), lambda b, a, v: emit_stream(b, v, a))
 load_half = _simple(floats, (i64,), lambda b, a: b.fpext(emit_load(b, a, V_F16), V_F32))
 get_f32 = _simple(f32, (i64,), lambda b, a: emit_load(b, a, F32))
 put_f32 = _simple(types.void, (i64, f32), lambda b, a, v: emit_store(b, v, a))

@@ -157,6 +157,7 @@ class Walk:
         half: whether they are float16.
         ropes: distinct rotations; those of the model that are missing are appended.
         seeing: make the program for hooks.
+        reads_only: for hooks that change nothing: work stays together that shows its values all the same.
         finished: turns a builder into an array; for programs inside of programs.
         marks: what can be seen, in order; empty for the fast program.
         attention_gears: how many have been met.
@@ -170,6 +171,7 @@ class Walk:
     half: bool
     ropes: list[Rope]
     seeing: bool
+    reads_only: bool
     finished: Callable[[Builder], NDArray[np.int64]]
     marks: list[Mark] = field(default_factory=list)
     attention_gears: int = 0
@@ -227,9 +229,9 @@ def read(
         at.builder.norm(x.rows, vectors, to, gather=gather)
         return to
     assert to.floats is not None
-    at.builder.norm(x.rows, vectors, Source(to.floats, None), gather=gather)
+    at.builder.norm(x.rows, vectors, to if at.reads_only else Source(to.floats, None), gather=gather)
     at.mark(x.norm, to.floats)
-    if to.codes is not None:
+    if to.codes is not None and not at.reads_only:
         at.builder.quantize(to.floats, to.codes)
     return to
 
@@ -310,6 +312,14 @@ def activate(
         at.builder.barrier()
         return to
     alone = at.buffers.rows("activated", width)
+    if at.reads_only:
+        if second is None:
+            to = Source(alone, to.codes)
+        at.builder.activate(name, first, second, to, units, alone=None if second is None else alone)
+        at.mark(f"{path}.activated", alone)
+        if second is not None and to.floats is not None:
+            at.mark(f"{path}.product", to.floats)
+        return to
     at.builder.activate(name, first, None, Source(None, None), units, alone=alone)
     at.mark(f"{path}.activated", alone)
     if second is None:
