@@ -26,7 +26,7 @@ MOST_THREADS = 1024
 
 
 def load(
-    path_or_name: str | os.PathLike[str],
+    path_or_name: str | os.PathLike[str] | Checkpoint,
     tokenizer: str | os.PathLike[str] | Tokenizer | None = None,
     backend: Literal["cpu", "reference", "torch"] = "cpu",
     threads: int | None = None,
@@ -43,7 +43,8 @@ def load(
 
     Args:
         path_or_name: a GGUF file, a llama2.c `.bin`, a Hugging Face folder, or a name that
-            `glassgear list` shows; with `random` also a model file (TOML) or a published config.
+            `glassgear list` shows; with `random` also a model file (TOML) or a published config. Or
+            the checkpoint of one of these, for who has opened it already.
         tokenizer: another tokenizer than the model's own: a file, or one already loaded.
         backend: what runs the model: `cpu` at the machine's speed, `reference` in NumPy float32,
             `torch` in PyTorch (`pip install "glassgear[torch]"`).
@@ -63,13 +64,14 @@ def load(
             message says which.
     """
     from glassgear.language_model import LanguageModel
+    from glassgear.weights.checkpoint import Checkpoint
     from glassgear.weights.described import open_named
 
     if context is not None:
         context = whole("context", context, 1)
     if threads is not None:
         threads = whole("threads", threads, 1, MOST_THREADS)
-    checkpoint = open_named(path_or_name)
+    checkpoint = path_or_name if isinstance(path_or_name, Checkpoint) else open_named(path_or_name)
     if random:
         checkpoint = _with_random_weights(checkpoint, whole("seed", seed, 0), backend)
     elif not checkpoint.tensors:

@@ -13,9 +13,11 @@ from glassgear.lab.experiments import worked_example
 from glassgear.model.gears import walk
 from glassgear.sampling import Sampling
 from glassgear.serve import models
-from glassgear.serve.app import SamplingAsked
+from glassgear.serve.bodies import SamplingAsked
 from glassgear.serve.prompts import text_of
 from glassgear.serve.worked import NAME, Words
+from glassgear.weights import open as checkpoints
+from glassgear.weights.checkpoint import Checkpoint
 from tests.serve.conftest import Client, language_model
 from tests.serve.test_runs import one
 
@@ -227,3 +229,17 @@ def test_nobody_has_to_make_room_for_a_model_that_is_not_there(monkeypatch: pyte
         full.load("no-such-model")
     with pytest.raises(SettingError, match="1 models are loaded and in use"):
         full.load("tiny-stories")
+
+
+def test_a_models_header_is_read_once(speaker_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    read = checkpoints.open_checkpoint
+
+    def counted(path: Path) -> Checkpoint:
+        opened.append(str(path))
+        return read(path)
+
+    monkeypatch.setattr(checkpoints, "open_checkpoint", counted)
+    entry = models.Models({"backend": "reference"}).load(str(speaker_path))
+    assert opened == [str(speaker_path)]
+    assert entry.model.checkpoint.path == str(speaker_path) and entry.model.encode("a")

@@ -126,27 +126,29 @@ class Models:
             GlassgearError: nothing has that name, or it can't be loaded.
             SettingError: as many models as there may be are in use.
         """
-        from glassgear.loading import load
-        from glassgear.weights.described import open_named
-
         with self.lock:
             found = self.entries.get(name)
             if found is None:
-                more: dict[str, Any] = {"random": True, "seed": seed} if random else {}
                 try:
-                    if name != NAME:
-                        open_named(name)  # nobody has to make room for what isn't there
-                    self._make_room()
-                    if name == NAME:
-                        model = worked_example(self.options)
-                    else:
-                        model = load(name, **self.options, **more)
+                    model = self._loaded(name, {"random": True, "seed": seed} if random else {})
                 except NotFoundError as trouble:
                     raise UnknownName(str(trouble), self._near(name)) from trouble
                 found = self.entries[name] = Entry(name, model, self.options)
             found.used = time.monotonic()
         _ = found.shown
         return found
+
+    def _loaded(self, name: str, more: Mapping[str, Any]) -> LanguageModel:
+        """A model, once there is room for it: nobody has to make room for what isn't there."""
+        from glassgear.loading import load
+        from glassgear.weights.described import open_named
+
+        if name == NAME:
+            self._make_room()
+            return worked_example(self.options)
+        opened = open_named(name)
+        self._make_room()
+        return load(opened, **self.options, **more)
 
     def add(self, name: str, model: LanguageModel) -> Entry:
         """A model that is loaded already."""

@@ -103,7 +103,7 @@ def serve(
     host = listening.getsockname()[0]
     config = uvicorn.Config(
         create_app(service, host),
-        log_level="critical",  # faults are said by `app.py`, in a line
+        log_level="critical",  # faults are said by `replies.py`, in a line
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,

@@ -141,15 +141,17 @@ def _plan(marks: Sequence[Mark], hook: Watcher, one: bool, all_rows: bool) -> _P
     stops: list[Mark] = []
     copies: list[tuple[int, ...]] = []
     last: Mark | None = None  # that is copied
+    copied = set()  # kinds
+    if one and hook.reads_only:
+        copied = {"rows", "wanted"} if all_rows else {"rows"}
     for mark in marks:
         if not _wanted(mark, hook):
             continue
-        copied = mark.copied and (mark.kind == "rows" or (mark.kind == "wanted" and all_rows))
-        copied = copied and one and hook.reads_only
-        if copied and last is not None and _again(mark, last):
+        copy = mark.copied and mark.kind in copied
+        if copy and last is not None and _again(mark, last):
             hook.same(mark.path, last.path)
             continue
-        place = hook.place(mark.path, mark.shape) if copied else None
+        place = hook.place(mark.path, mark.shape) if copy else None
         if place is None:
             stops.append(mark)
         else:
@@ -161,9 +163,9 @@ def _plan(marks: Sequence[Mark], hook: Watcher, one: bool, all_rows: bool) -> _P
 
 def _again(mark: Mark, last: Mark) -> bool:
     """Whether a mark shows what the one before it showed: no step lies between them but that one's copy."""
-    return (mark.steps, mark.value, mark.shape, mark.kind) == (
-        last.steps + 1, last.value, last.shape, last.kind,
-    )  # fmt: skip
+    return mark.steps == last.steps + 1 and (
+        (mark.value, mark.shape, mark.kind) == (last.value, last.shape, last.kind)
+    )
 
 
 def _room_for_scores(plan: _Plan, chunks: Sequence[Chunk], spans: Sequence[Span]) -> int:
