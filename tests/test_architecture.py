@@ -13,7 +13,7 @@ SOURCE = Path(glassgear.__file__).parent
 
 # A part may import from its own level and from those above it in this list.
 LEVELS = (
-    ("errors", "_version", "memory"),
+    ("errors", "_version", "memory", "reading"),
     ("arguments", "languages"),
     ("model",),
     ("weights", "text"),

@@ -57,3 +57,36 @@ def test_no_more_than_a_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays.clear()
     gc.collect()
     assert len(memory._given_back) == 1
+
+
+def test_the_oldest_go_where_there_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MOST", 40 << 20)
+    for count in (COUNT, COUNT, 2 * COUNT):  # sizes that don't fit each other
+        kept = [floats(count), floats(count // 4)]
+        del kept
+        gc.collect()
+    assert [len(pages) >> 20 for pages in memory._given_back] == [12, 24]
+
+
+def test_a_system_that_gives_no_such_memory_gives_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(12, "no memory")
+
+    monkeypatch.setattr(memory.mmap, "mmap", refused)
+    array = floats(COUNT)
+    array[:] = 1
+    assert array.size == COUNT and array.flags.owndata
+    del array
+    gc.collect()
+    assert not memory._given_back
+
+
+def test_advice_that_a_system_does_not_know_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MADV_HUGEPAGE", "MADV_FREE"):
+        monkeypatch.setattr(memory.mmap, name, 999)
+    array = floats(COUNT)
+    array[:] = 1
+    address = array.ctypes.data
+    del array
+    gc.collect()
+    assert floats(COUNT).ctypes.data == address

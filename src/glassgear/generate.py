@@ -29,7 +29,7 @@ class Chooser(Protocol):
     """Picks the next id: `sampling.Sampler`, or the one of llama2.c."""
 
     def next(self, logits: NDArray[np.float32], history: Sequence[int]) -> int:
-        """An id from logits [vocab] after the ids so far."""
+        """An id from logits [vocab], which stay as they are, after the ids so far."""
         ...
 
 

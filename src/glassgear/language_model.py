@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -230,6 +231,7 @@ class LanguageModel:
                 selection, or more bytes than the limit.
         """
         from glassgear.trace.changes import Zeroing
+        from glassgear.trace.pipeline import text_of
         from glassgear.trace.record import LIMIT, record
 
         arguments.known_options(settings, OPTIONS)
@@ -255,7 +257,7 @@ class LanguageModel:
                 "model": self.checkpoint.path,
                 "family": self.gears.family,
                 "settings": settings,
-                "texts": None if own is None else lambda made: [own.piece(i) for i in made],
+                "texts": None if own is None else lambda made: [text_of(own, i) for i in made],
             },
         )
 
@@ -292,6 +294,7 @@ class LanguageModel:
         from glassgear.trace.belonging import check_model
         from glassgear.trace.changes import Zeroing
         from glassgear.trace.explain import Replacing, desk_for, explain
+        from glassgear.trace.pipeline import text_of
         from glassgear.trace.trace import Trace
 
         if not isinstance(path, str):
@@ -320,8 +323,9 @@ class LanguageModel:
             sampling = Sampling(**({"temperature": 0.0} | settings))
             if not sampling.greedy:  # further runs have to draw the same ids
                 settings = settings | {"seed": Sampler(sampling).seed}
-        piece = None if self._tokenizer is None else self._tokenizer.piece
-        desk = desk_for(self.backend, self.checkpoint.tensors, source, path, piece=piece, change=change)
+        own = self._tokenizer
+        text = None if own is None else partial(text_of, own)
+        desk = desk_for(self.backend, self.checkpoint.tensors, source, path, piece=text, change=change)
         return explain(desk, path, token, index)
 
     def embed(

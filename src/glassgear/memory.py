@@ -10,8 +10,8 @@ pages either.
 from __future__ import annotations
 
 import mmap
-import threading
 import weakref
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ HUGE = 2 << 20  # bytes of a huge page
 MOST = 2 << 30  # bytes that are kept
 ABLE = all(hasattr(mmap, name) for name in ("MADV_HUGEPAGE", "MADV_FREE", "MAP_PRIVATE"))
 
+# Without a lock: an array may end at any moment, also while its own thread is here, or another one forks.
 _given_back: list[mmap.mmap] = []
-_turn = threading.RLock()  # an array may end while its own thread takes one over
 
 
 def floats(count: int) -> NDArray[np.float32]:
@@ -33,6 +33,8 @@ def floats(count: int) -> NDArray[np.float32]:
     if size <= SMALL or not ABLE:
         return np.empty(count, np.float32)
     pages = _taken_over(size) or _mapped(size)
+    if pages is None:
+        return np.empty(count, np.float32)  # or MemoryError
     piece = np.frombuffer(pages, np.float32)
     weakref.finalize(piece, _give_back, pages).atexit = False  # once no part of it is in use
     return piece[:count]
@@ -40,21 +42,30 @@ def floats(count: int) -> NDArray[np.float32]:
 
 def _taken_over(size: int) -> mmap.mmap | None:
     """A piece that was given back, of this size or a little more."""
-    with _turn:
-        for place, pages in enumerate(_given_back):
-            if size <= len(pages) <= size + size // 8:
-                return _given_back.pop(place)
+    for pages in tuple(_given_back):
+        if size <= len(pages) <= size + size // 8:
+            with suppress(ValueError):  # another thread has taken it
+                _given_back.remove(pages)
+                return pages
     return None
 
 
-def _mapped(size: int) -> mmap.mmap:
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages.madvise(mmap.MADV_HUGEPAGE)
+def _mapped(size: int) -> mmap.mmap | None:
+    """A new piece, or None where the system gives none this way."""
+    try:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:
+        return None
+    with suppress(OSError):  # a system without huge pages
+        pages.madvise(mmap.MADV_HUGEPAGE)
     return pages
 
 
 def _give_back(pages: mmap.mmap) -> None:
-    with _turn:
-        if sum(map(len, _given_back)) + len(pages) <= MOST:
-            pages.madvise(mmap.MADV_FREE)
-            _given_back.append(pages)
+    """Keep a piece; the oldest go where that is too much."""
+    with suppress(OSError):
+        pages.madvise(mmap.MADV_FREE)
+    _given_back.append(pages)
+    while sum(map(len, tuple(_given_back))) > MOST:
+        with suppress(IndexError):
+            _given_back.pop(0)

@@ -12,6 +12,7 @@ import pytest
 from glassgear.sampling import Sampler, Sampling
 from glassgear.serve import answers
 from glassgear.serve.answers import habit_shares
+from glassgear.serve.worked import Words
 from glassgear.trace import Trace, record, views
 from tests.serve.conftest import Client, language_model
 from tests.serve.test_runs import IDS, PROMPT, one, zeroed
@@ -245,6 +246,60 @@ def test_texts_that_part_after_the_prompt_are_compared_before_they_part(client: 
         client.post(f"runs/{name}/choose", id=token)
     told = client.post("compare", a=runs[0], b=runs[1])
     assert told["token"] == told["other_token"] == 2 and told["logits"]["kl"] == pytest.approx(0, abs=1e-9)
+
+
+def add_words(client: Client, name: str, *words: str, space: bool = False) -> None:
+    """A model with a vocabulary of its own; `space`: its tokenizer puts a space in front of a text."""
+
+    class Spaced(Words):
+        def encode(self, text: str, add_special: bool = False, parse_special: bool = False) -> list[int]:
+            return super().encode(f"_{text}")
+
+        def token_bytes(self, token: int) -> bytes:
+            return super().token_bytes(token).replace(b"_", b" ")
+
+        leading_space = True
+
+    made = language_model("llama")
+    made._tokenizer = (Spaced if space else Words)(words)
+    client.service.models.add(name, made)
+
+
+def text_run(client: Client, model: str, prompt: str, *chosen: int) -> str:
+    """A run that goes on with these ids."""
+    run = client.start(model, prompt)
+    for token in chosen:
+        client.post(f"runs/{run}/choose", id=token)
+    return run
+
+
+@pytest.mark.parametrize("space", [False, True])
+def test_texts_of_two_vocabularies_are_compared_by_their_bytes(client: Client, space: bool) -> None:
+    add_words(client, "letters", "a", "b", "c", "d", "é")
+    add_words(client, "pairs", "_", "bc", "_a", "a", "é", "d", "b", space=space)
+
+    def compared(a: str, b: str) -> tuple[int, int, bool, int]:
+        told = client.post("compare", a=a, b=b)
+        return told["token"], told["other_token"], told["same_tokens"], told["tokens"]
+
+    # a|b|c|é and ab... : the same ids stand for other texts, other ids for the same.
+    one, two = text_run(client, "letters", "a", 1, 2, 4), text_run(client, "pairs", "a", 1, 4)
+    assert compared(one, two) == (3, 2, True, 4)
+    # After "abc" they part; after "ab" there is no border in the second.
+    one, two = text_run(client, "letters", "a", 1, 2, 3), text_run(client, "pairs", "a", 1, 4)
+    assert compared(one, two) == (2, 1, True, 3)
+    one, two = text_run(client, "letters", "a", 1, 3), text_run(client, "pairs", "a", 1, 4)
+    assert compared(one, two) == (0, 0, True, 2)
+    # Without the space both begin with id 3: "d" here, "a" there.
+    one, two = text_run(client, "letters", "d", 0), text_run(client, "pairs", "a", 5)
+    assert compared(one, two) == (1, 1, False, 0)
+    told = client.post("compare", a=text_run(client, "letters", "abc"), b=two, token=0)
+    assert (told["token"], told["other_token"], told["same_tokens"]) == (0, 0, True)
+
+
+def test_a_context_that_is_longer_in_one_is_not_the_same(client: Client) -> None:
+    told = client.post("compare", a=client.start("tiny", "1 2"), b=client.start("tiny", "1 2 3"))
+    assert (told["token"], told["other_token"], told["tokens"], told["same_tokens"]) == (1, 2, 2, False)
 
 
 def test_models_of_other_sizes_show_their_own_favourites(client: Client, run: str) -> None:

@@ -64,7 +64,7 @@ def test_a_quantised_model_beside_itself_without_a_head(client: Client, run: str
 
 
 def test_clicks_are_answered_without_running_the_model(client: Client, run: str) -> None:
-    """Bounds ten times above what was measured: a busy machine must not fail, running the model must."""
+    """Not even the lock of the model is needed."""
     entry = client.service.models.get(NAME)
     client.get(f"runs/{run}/lens")  # decodes the head once
     with entry.lock:
@@ -77,7 +77,7 @@ def test_clicks_are_answered_without_running_the_model(client: Client, run: str)
         ):
             started = time.perf_counter()
             assert client.http.get(f"/api/runs/{run}/{path}", params=query).status_code == 200
-            assert time.perf_counter() - started < 3, path
+            assert time.perf_counter() - started < 30, path  # it would wait for the lock
 
 
 def test_every_kind_of_value_is_explained_within_a_moment(client: Client, run: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from glassgear.backends.base import Backend, Chunk, Hook, Watcher
 from glassgear.backends.cpu import CPU, features
+from glassgear.backends.cpu.fields import Step
 from glassgear.backends.reference import Reference
 from glassgear.errors import SettingError
 from glassgear.sampling import Sampler, Sampling
@@ -178,6 +179,55 @@ class Noting:
 
     def __call__(self, path: str, value: np.ndarray) -> None:
         self.shown.append((path, value.copy()))
+
+
+class Wanting(Noting):
+    """A watcher of some values alone, none of which has a place."""
+
+    def __init__(self, *paths: str) -> None:
+        super().__init__()
+        self.paths = paths
+
+    def wants(self, path: str) -> bool:
+        return path in self.paths
+
+    def place(self, path: str, shape: tuple[int, ...]) -> None:  # type: ignore[override]
+        return None
+
+
+@pytest.mark.parametrize("name", ["scores", "weights"])
+def test_a_watcher_is_shown_what_it_wants_and_nothing_else(name: str) -> None:
+    model = TREES["llama"]()
+    backend, wanted = CPU(model, random_tensors(model), threads=2), f"blocks.1.attention.{name}"
+    hook, track = Wanting(wanted), backend.open()
+    backend.step([Chunk(track, IDS[:4], "all")], hook)
+    backend.close(track)
+    assert [path for path, _ in hook.shown] == [wanted]
+
+
+@pytest.mark.parametrize("watching", [False, True])
+def test_a_hook_that_fails_leaves_nothing_behind_in_the_program(watching: bool) -> None:
+    """Scores must not go to the memory of a run that was broken off."""
+
+    def fail(path: str, value: np.ndarray) -> None:
+        if path.endswith(".scores"):
+            raise KeyboardInterrupt
+
+    class Failing(Noting):
+        def __call__(self, path: str, value: np.ndarray) -> None:
+            fail(path, value)
+
+    model = TREES["llama"]()
+    backend = CPU(model, random_tensors(model), threads=2)
+    for sequences in (1, 2):
+        tracks = [backend.open() for _ in range(sequences)]
+        with pytest.raises(KeyboardInterrupt):
+            backend.step([Chunk(track, IDS[:3]) for track in tracks], Failing() if watching else fail)
+        for track in tracks:
+            backend.close(track)
+        for program in backend._programs.values():
+            for mark in program.marks:
+                assert mark.kind != "scores" or program.steps[mark.steps - 1, Step.G] == 0
 
 
 def test_rows_of_several_sequences_are_shown_not_copied() -> None:

@@ -407,6 +407,15 @@ def test_two_hundred_numbers_of_smollm2(smollm2: Path, backend: Any) -> None:
     two_hundred(glassgear.load(smollm2, backend=backend), "The capital of France is the city of")
 
 
+def test_an_index_may_be_a_number_of_numpy() -> None:
+    model: Any = language_model(TREES["llama"]())
+    told = [
+        model.explain([1], "blocks.0.ffn", index=i).index
+        for i in (3, np.int64(3), np.array(3), np.array([3]))
+    ]
+    assert told == [(3,)] * 4
+
+
 def test_arguments_of_another_type_are_refused_with_a_sentence() -> None:
     model: Any = language_model(TREES["llama"]())
     for call, said in (

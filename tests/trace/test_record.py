@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from glassgear.backends.base import Chunk
+from glassgear.backends.cpu import CPU
 from glassgear.backends.reference import Reference
 from glassgear.errors import FormatError, SettingError
 from glassgear.sampling import Sampler, Sampling
 from glassgear.trace import Trace, record, sizes
+from glassgear.trace.record import Kept
 from tests.models import random_tensors, tiny
 from tests.trees import TREES, VOCAB
 
@@ -95,6 +97,45 @@ def test_a_change_is_what_goes_on_and_what_is_kept() -> None:
     residual = changed["blocks.0.attention_residual"].array
     assert np.array_equal(residual, plain["embed"].array)
     assert not np.array_equal(changed["head"].array, plain["head"].array)
+
+
+@pytest.mark.parametrize("cpu", [False, True])
+def test_a_change_of_another_shape_is_refused_with_the_path(cpu: bool) -> None:
+    model, weights = tiny()
+    backend = CPU(model, weights) if cpu else Reference(model, weights)
+    for made, said in (
+        (lambda value: value.reshape(-1), r"the shape \[\d+\] for blocks.0.ffn, not \[9, \d+\]"),
+        (lambda value: value[:1], "the shape"),
+        (lambda value: 0, r"the shape \[\] for"),
+        (lambda value: "zero", "returned 'zero' for blocks.0.ffn, not an array"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            record(backend, IDS, change=lambda p, v, made=made: made(v) if p == "blocks.0.ffn" else None)
+
+
+def test_logits_that_nobody_asks_for_leave_no_piece_behind() -> None:
+    model, weights = tiny()
+    for backend in (CPU(model, weights), Reference(model, weights)):
+        for tokens in (0, len(IDS)):
+            kept, track = Kept(("*",), None, tokens=tokens), backend.open()
+            kept.begin(0, len(IDS))
+            backend.step([Chunk(track, IDS, "none")], kept)
+            backend.close(track)
+            found = kept.values()
+            assert "head" not in found and len(found["blocks.0.ffn"].array) == len(IDS)
+
+
+def test_a_chooser_can_not_write_to_what_is_kept() -> None:
+    class Writing:
+        def next(self, logits: np.ndarray, history: object) -> int:
+            logits[:] = 0
+            return 1
+
+    model, weights = tiny()
+    for backend in (CPU(model, weights), Reference(model, weights)):
+        for count in (1, 2):
+            with pytest.raises(ValueError, match="read-only"):
+                record(backend, IDS, max_tokens=count, sampler=Writing())
 
 
 def test_numbers_are_found_by_token_and_index_and_the_shape_is_said_otherwise() -> None:

@@ -43,6 +43,15 @@ def test_what_is_no_number_is_counted_and_left_out() -> None:
     assert (nothing["mean"], nothing["nan"], nothing["zeros"]) == (None, 1, 0)
 
 
+@pytest.mark.parametrize(("mean", "std"), [(10, 1e-3), (-100, 0.01), (3, 0.0)])
+def test_numbers_that_are_close_to_each_other_keep_their_deviation(mean: float, std: float) -> None:
+    array = (mean + std * np.random.default_rng(1).standard_normal((700, 900))).astype(np.float32)
+    array[3, 5] = mean + 4 * std
+    found, wide = views.summary(Value("x", ("token", "channel"), array, np.arange(700))), array.astype(float)
+    assert found.std == pytest.approx(wide.std(), rel=1e-3, abs=1e-6 * abs(mean))
+    assert found.mean == pytest.approx(wide.mean(), rel=1e-9)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-25, 1e25])
 @pytest.mark.parametrize("axes", [("token", "channel"), ("head", "token", "seen")])
 def test_figures_of_many_numbers_are_those_of_float64(axes: tuple[str, ...], scale: float) -> None:

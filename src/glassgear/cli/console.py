@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 
 import click
 
-from glassgear.errors import FileError, GlassgearError, NotFoundError
+from glassgear.errors import FileError, GlassgearError
+from glassgear.reading import system_errors
 
 __all__ = [
     "Status",
@@ -229,13 +230,9 @@ def read_file(path: str) -> str:
     Raises:
         FileError: it isn't there, can't be read, or isn't UTF-8.
     """
-    try:
-        with open(path, "rb") as file:
-            return decoded(file.read(), path)
-    except FileNotFoundError:
-        raise NotFoundError(path, "there is no such file") from None
-    except OSError as trouble:
-        raise FileError(path, f"can't be read: {trouble.strerror or trouble}") from trouble
+    with system_errors(path), open(path, "rb") as file:
+        raw = file.read()
+    return decoded(raw, path)
 
 
 def decoded(raw: bytes, source: str) -> str:

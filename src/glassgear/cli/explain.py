@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from glassgear.cli import console
-from glassgear.cli.ids_mode import prompt_of, tokenizer_of
+from glassgear.cli.ids_mode import prompt_ids
 from glassgear.cli.language import language_option, speaking
 from glassgear.cli.narrow import narrowed, wrapped
 from glassgear.cli.opening import open_model
@@ -165,7 +165,7 @@ def _explain(model: str, path: str, text: str, given: dict[str, Any], words: Wor
     settings = sampling_settings(given)
     settings = with_seed({"temperature": 0.0} | settings) if settings else {}
     with console.status("Running the model ..."):
-        source = trace if trace is not None else _prompt(loaded, text, given)
+        source = trace if trace is not None else prompt_ids(loaded, text, given)
         made = loaded.explain(
             source, path, given["token"], index, max_tokens=given["max_tokens"],
             change=zeroing_of(loaded, given["zero"]), parse_special=given["special"], **settings,
@@ -222,12 +222,6 @@ def _opened(model: str, given: dict[str, Any]) -> tuple[LanguageModel, Trace | N
     if given["backend"] is None and trace.backend in BACKENDS:
         given = given | {"backend": trace.backend}
     return open_model(model, given), trace
-
-
-def _prompt(model: LanguageModel, text: str, given: dict[str, Any]) -> list[int]:
-    if tokenizer_of(model) is None:
-        return prompt_of(model, text)
-    return model.encode(text, parse_special=given["special"])
 
 
 def _print(chain: Sequence[Explanation], given: dict[str, Any], words: Words) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from glassgear.cli import console
-from glassgear.cli.table import count, room, size
+from glassgear.cli.table import count, flop, room, size
 from glassgear.model.gears import Experts, Model, walk
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ def cache(counted: Ledger, tokens: int) -> list[Fact]:
 
 def work(counted: Ledger, tokens: int) -> list[Fact]:
     """Operations for a token of a prompt, and for the one after it."""
-    prompt = f"{count(counted.prompt_flops(tokens) / tokens)}FLOP a token in a prompt of {tokens:,}"
+    prompt = f"{flop(counted.prompt_flops(tokens) / tokens)} a token in a prompt of {tokens:,}"
     if not counted.model.causal:
         return [("work", prompt.replace("prompt", "text"))]
-    return [("work", f"{prompt}, {count(counted.flops_per_token(tokens))}FLOP for the next one")]
+    return [("work", f"{prompt}, {flop(counted.flops_per_token(tokens))} for the next one")]
 
 
 def weight_bytes(counted: Ledger) -> dict[str, int]:

@@ -1,10 +1,10 @@
-"""`run` on models without a tokenizer, where ids go in and ids come out, and on encoders."""
+"""The ids of a prompt; `run` on models without a tokenizer, where ids go in and out, and on encoders."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from glassgear.language_model import LanguageModel
     from glassgear.text.base import Tokenizer
 
-__all__ = ["PlainIds", "gives_hidden_states", "prompt_of", "show_hidden", "tokenizer_of"]
+__all__ = ["PlainIds", "gives_hidden_states", "prompt_ids", "prompt_of", "show_hidden", "tokenizer_of"]
 
 FIRST = 4  # values of a row that are shown
 
@@ -47,6 +47,31 @@ def prompt_of(model: LanguageModel, text: str | None) -> list[int]:
             f"found {text!r:.60}; --tokenizer names one that reads texts"
         )
     return [int(word) for word in words]
+
+
+def prompt_ids(model: LanguageModel, text: str | None, given: Mapping[str, Any]) -> list[int]:
+    """The ids that a prompt becomes.
+
+    Args:
+        model: with a tokenizer, or without: then the prompt is ids.
+        text: the prompt.
+        given: of a command's options `special` (whether the text may name control tokens) and, where it has
+            them, `chat` (whether it is a message) and `system` (the message before it).
+
+    Raises:
+        TokenizerError: nothing can read the prompt.
+        TemplateError: the model's chat template refuses the messages.
+    """
+    if given.get("chat"):
+        from glassgear.text.chat import encode_chat
+
+        messages = [{"role": "user", "content": text or ""}]
+        if given.get("system") is not None:
+            messages.insert(0, {"role": "system", "content": given["system"]})
+        return encode_chat(model.tokenizer, model.chat_template, messages)
+    if tokenizer_of(model) is None:
+        return prompt_of(model, text)
+    return model.encode(text, parse_special=given["special"])
 
 
 class PlainIds:
@@ -81,7 +106,7 @@ def gives_hidden_states(model: LanguageModel) -> bool:
 def show_hidden(model: LanguageModel, text: str | None, given: dict[str, Any]) -> None:
     """Print the hidden states of a text: a row for each token."""
     tokenizer = tokenizer_of(model)
-    ids = model.encode(text, parse_special=given["special"]) if tokenizer else prompt_of(model, text)
+    ids = prompt_ids(model, text, given)
     hidden = model.hidden(ids)
     if given["as_json"]:
         json_line({"ids": ids, "hidden": [[float(value) for value in row] for row in hidden]})

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from glassgear.cli import console
-from glassgear.cli.ids_mode import PlainIds, gives_hidden_states, prompt_of, show_hidden, tokenizer_of
+from glassgear.cli.ids_mode import (
+    PlainIds,
+    gives_hidden_states,
+    prompt_ids,
+    prompt_of,
+    show_hidden,
+    tokenizer_of,
+)
 from glassgear.cli.llama2c_mode import Llama2c, refuse_other_options
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
@@ -141,8 +148,7 @@ def _begin(
     if given["llama2c"]:
         exact = Llama2c(model, text, given, tokens)
         return Stats(len(exact.ids), exact.seed), exact.pieces()
-    known = tokenizer_of(model) is not None
-    ids = model.encode(text, parse_special=given["special"]) if known else prompt_of(model, text)
+    ids = prompt_ids(model, text, given)
     pieces = model.generate(
         ids, max_tokens=None if tokens < 0 else tokens, stop=given["stop"], logprobs=given["logprobs"],
         ignore_eos=given["ignore_eos"], **settings,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from glassgear.cli import console
-from glassgear.cli.ids_mode import prompt_of, tokenizer_of
+from glassgear.cli.ids_mode import prompt_ids, tokenizer_of
 from glassgear.cli.language import language_option, speaking
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import (
@@ -88,7 +88,7 @@ def _sample(model: str, prompt: str | None, given: dict[str, Any], words: Words)
         return quoted(tokenizer, token) if tokenizer else str(token)
 
     text = console.read_stdin() if prompt == "-" else prompt
-    ids = _ids(loaded, text, given)
+    ids = prompt_ids(loaded, text, given)
     for number, choice in enumerate(_choices(loaded, ids, settings, given["steps"], words)):
         if given["as_json"]:
             json_line(_described(choice, name, given["top"]))
@@ -96,16 +96,6 @@ def _sample(model: str, prompt: str | None, given: dict[str, Any], words: Words)
         if number:
             show("")
         _show(choice, name, given["top"], words)
-
-
-def _ids(model: LanguageModel, text: str | None, given: dict[str, Any]) -> list[int]:
-    if given["chat"]:
-        from glassgear.text.chat import encode_chat
-
-        return encode_chat(model.tokenizer, model.chat_template, [{"role": "user", "content": text or ""}])
-    if tokenizer_of(model) is None:
-        return prompt_of(model, text)
-    return model.encode(text, parse_special=given["special"])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from glassgear.cli.opening import open_checkpoint
 from glassgear.cli.options import Command, option
 from glassgear.cli.output import json_line
 from glassgear.cli.show_tree import Cell, Column, draw, shape_of
-from glassgear.cli.table import count, room, size
+from glassgear.cli.table import flop, room, size
 from glassgear.errors import GlassgearError
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def _reach(counted: Ledger, context: int) -> list[Fact]:
         ),
         (
             "work",
-            f"{count(counted.flops_per_token())}FLOP for the first token, "
-            f"{count(counted.flops_per_token(context - 1))}FLOP for the last of the context",
+            f"{flop(counted.flops_per_token())} for the first token, "
+            f"{flop(counted.flops_per_token(context - 1))} for the last of the context",
         ),
     ]
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from glassgear.cli import console
 
-__all__ = ["count", "room", "size", "table"]
+__all__ = ["count", "flop", "room", "size", "table"]
 
 
 def room() -> int | None:
@@ -55,6 +55,11 @@ def size(nbytes: float) -> str:
 def count(number: float) -> str:
     """A large number as a person reads it: `134.5 M`."""
     return _short(number, ["k", "M", "G", "T", "P"], "").rstrip()
+
+
+def flop(number: float) -> str:
+    """Operations as a person reads them: `134.5 MFLOP`, `8 FLOP`."""
+    return _short(number, ["k", "M", "G", "T", "P"], "") + "FLOP"
 
 
 def _short(amount: float, units: Sequence[str], first: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from glassgear.cli import console
-from glassgear.cli.ids_mode import prompt_of, tokenizer_of
+from glassgear.cli.ids_mode import prompt_ids, tokenizer_of
 from glassgear.cli.language import language_option, speaking
 from glassgear.cli.opening import open_model
 from glassgear.cli.options import Command, as_text, model_options, option
@@ -125,7 +125,7 @@ def _trace(model: str | None, prompt: str | None, given: dict[str, Any], words: 
     loaded = open_model(model, given)
     if prompt is None:
         console.note(words("without a prompt, this traces the model's start token alone"))
-    ids = _ids(loaded, console.read_stdin() if prompt == "-" else prompt, given)
+    ids = prompt_ids(loaded, console.read_stdin() if prompt == "-" else prompt, given)
     if given["max_tokens"]:
         loaded.require_causal()
     zeroing = zeroing_of(loaded, given["zero"])
@@ -156,19 +156,6 @@ def _opened(given: Mapping[str, Any]) -> Trace:
     if not chosen:
         trace[given["select"][0]]  # names near paths; one that is there was selected
     return chosen
-
-
-def _ids(model: LanguageModel, text: str | None, given: Mapping[str, Any]) -> list[int]:
-    if given["chat"]:
-        from glassgear.text.chat import encode_chat
-
-        messages = [{"role": "user", "content": text or ""}]
-        if given["system"] is not None:
-            messages.insert(0, {"role": "system", "content": given["system"]})
-        return encode_chat(model.tokenizer, model.chat_template, messages)
-    if tokenizer_of(model) is None:
-        return prompt_of(model, text)
-    return model.encode(text, parse_special=given["special"])
 
 
 def _record(model: LanguageModel, ids: list[int], change: Hook | None, given: Mapping[str, Any]) -> Trace:

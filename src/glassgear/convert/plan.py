@@ -8,7 +8,7 @@ is put together again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,12 +17,10 @@ from glassgear.convert.values import Made
 from glassgear.errors import SettingError
 from glassgear.model.families.base import HeadRows, Names, Place, Rows, Stacked, Transposed
 from glassgear.model.gears import Attention, Model, RMSNorm, walk
+from glassgear.weights.names import NUMBER, stems
 from glassgear.weights.tensor import StoredTensor
 
 __all__ = ["foreign_tensors", "interleaved", "norm_offsets", "repaired"]
-
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
-
 
 _HEADS = ("lm_head.", "cls.")  # they stand beside what the prefix names
 
@@ -46,7 +44,7 @@ def foreign_tensors(
         SettingError: a gear path that the table has no name for.
     """
     usual = {theirs: place for theirs, place in names.items() if not isinstance(place, HeadRows)}
-    back = {stem: (theirs, place) for theirs, place in usual.items() for stem in _stems(place)}
+    back = {stem: (theirs, place) for theirs, place in usual.items() for stem in stems(place)}
     groups: dict[str, tuple[Place, list[str]]] = {}
     for path in tensors:
         theirs, place = _foreign(path, back)
@@ -58,19 +56,10 @@ def foreign_tensors(
     return made
 
 
-def _stems(place: Place) -> Iterator[str]:
-    if isinstance(place, str):
-        yield place
-    elif isinstance(place, Rows):
-        yield from place.targets
-    else:
-        yield from _stems(place.target)
-
-
 def _foreign(path: str, back: Mapping[str, tuple[str, Place]]) -> tuple[str, Place]:
     """The name of a parameter in the target, and the rule it falls under."""
-    numbers = _NUMBER.findall(path)
-    generic = _NUMBER.sub("#", path)
+    numbers = NUMBER.findall(path)
+    generic = NUMBER.sub("#", path)
     stem, _, leaf = generic.rpartition(".")
     if generic in back:
         theirs, place = back[generic]
@@ -107,8 +96,8 @@ def _in_order(paths: Sequence[str], rows: Place) -> list[str]:
     targets = list(rows.targets) if isinstance(rows, Rows) else []
 
     def key(path: str) -> tuple[list[int], int]:
-        stem = _NUMBER.sub("#", path).rpartition(".")[0] + "."
-        return [int(n) for n in _NUMBER.findall(path)], targets.index(stem) if stem in targets else 0
+        stem = NUMBER.sub("#", path).rpartition(".")[0] + "."
+        return [int(n) for n in NUMBER.findall(path)], targets.index(stem) if stem in targets else 0
 
     return sorted(paths, key=key)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from glassgear.trace.explain import desk_for
 from glassgear.trace.explain import explain as explained
 from glassgear.trace.explain.said import said
 from glassgear.trace.flow import flow
+from glassgear.trace.pipeline import text_of
 from glassgear.trace.trace import Trace, Value
 
 __all__ = ["explain"]
@@ -58,7 +60,7 @@ def explain(
     desk = desk_for(run.model.backend, run.model.checkpoint.tensors, record(shown), path)
     desk.again, desk.zeroing = record, run.hook
     if run.tokenizer is not None:
-        desk.piece = run.tokenizer.piece
+        desk.piece = partial(text_of, run.tokenizer)
     found = explained(desk, path, token, index).to_json(top)
     return found if language == "en" else said(found, words_in(language))
 

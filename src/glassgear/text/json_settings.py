@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from glassgear.errors import FormatError
+from glassgear.reading import utf8_text
 from glassgear.text.files import read_bytes, read_json
 
 __all__ = ["Settings", "read_settings"]
@@ -119,7 +120,4 @@ def _chat_template(folder: Path, inline: Any) -> str | dict[str, str] | None:
 
 
 def _template(path: Path) -> str:
-    try:
-        return read_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FormatError(path, f"isn't UTF-8 text: byte {error.start} doesn't belong") from None
+    return utf8_text(path, read_bytes(path), encoding="utf-8")

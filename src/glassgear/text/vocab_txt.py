@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glassgear.errors import FormatError, UnsupportedError
+from glassgear.reading import utf8_text
 from glassgear.text.files import read_json
 from glassgear.text.json_settings import Settings, read_settings
 from glassgear.text.vocabulary import Kind, Vocabulary
@@ -74,12 +75,8 @@ def read_vocab_txt(path: Path, data: bytes) -> WordPieceTokenizer:
 
 
 def _pieces(path: Path, data: bytes) -> list[str]:
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(path, f"isn't UTF-8 text: byte {error.start} doesn't belong") from None
     # Other characters that Python takes for line ends are pieces.
-    pieces = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    pieces = [line.removesuffix("\r") for line in utf8_text(path, data).removesuffix("\n").split("\n")]
     if len(set(pieces)) < len(pieces):
         twice = next(piece for piece, count in Counter(pieces).items() if count > 1)
         raise FormatError(path, f"holds the piece {twice!r:.40} twice: which id counts is anyone's guess")

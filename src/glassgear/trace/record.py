@@ -85,7 +85,9 @@ def record(
             if made == max_tokens:
                 break
             assert sampler is not None
-            done.append(sampler.next(rows[-1], done))
+            last = rows[-1]
+            last.flags.writeable = False  # the trace keeps them
+            done.append(sampler.next(last, done))
             if done[-1] in end_ids:
                 break
     finally:
@@ -187,16 +189,33 @@ class Kept:
 
     def __call__(self, path: str, value: Floats) -> Floats | None:
         """Keep a copy; what `change` makes of the value is what goes on, and what is kept."""
-        changed = self.change(path, value.copy()) if self.change is not None else None
-        shown = value if changed is None else np.asarray(changed, np.float32)
+        changed = self._changed(path, value)
+        shown = value if changed is None else changed
         if path.endswith(".router"):
             self.chosen[path.removesuffix("router")] = np.array(shown, np.float32)
         self.wants(path)
         if not self.wanted[path]:
             return changed
         if not self.tokens or not self._write(path, shown):
-            self.keep(path, np.array(shown, np.float32), self._positions(path, shown))
+            positions = self._positions(path, shown)
+            if len(positions):  # logits that nobody asked for have none
+                self.keep(path, np.array(shown, np.float32), positions)
         return changed
+
+    def _changed(self, path: str, value: Floats) -> Floats | None:
+        """What `change` makes of a value, as float32; None: it stays as it is."""
+        made = None if self.change is None else self.change(path, value.copy())
+        if made is None:
+            return None
+        try:
+            found = np.asarray(made, np.float32)
+        except (TypeError, ValueError):
+            raise SettingError(f"change returned {made!r:.60} for {path}, not an array of numbers") from None
+        if found.shape != value.shape:
+            raise SettingError(
+                f"change returned the shape {list(found.shape)} for {path}, not {list(value.shape)}"
+            )
+        return found
 
     def hook(self, path: str, value: Floats) -> Floats | None:
         """The same as a plain hook, to which every value is shown."""
@@ -236,7 +255,7 @@ class Kept:
 
     def take(self, path: str, value: Floats) -> bool:
         """Logits of a whole prompt that is all of the text are kept where they are."""
-        whole = not self.first and len(value) == self.tokens and value.flags.c_contiguous
+        whole = not self.first and 0 < self.tokens == len(value) and value.flags.c_contiguous
         if not whole or not self.reads_only or not self.wants(path):
             return False
         self.whole[path] = value

@@ -54,7 +54,8 @@ class Value:
         path: such as `blocks.3.attention.scores`.
         axes: the name of each axis: `token`, `head`, `seen` (the token that is looked at),
             `channel`, `expert`, `entry` (of the vocabulary).
-        array: float32. Scores of tokens that can't be seen are -inf, their weights 0.
+        array: float32. Scores of tokens that can't be seen are -inf, their weights 0. A gear's value that is
+            its last step's shares its memory: copy it before writing to it.
         positions: int64, the token of each row along the axis `token`. An expert has rows only
             for the tokens that chose it.
     """

@@ -47,6 +47,7 @@ STRETCH = 8192  # rows of such a head at a time
 ROWS, HEADS = 64, 3  # tokens, and heads, whose scores are looked at together, and
 SHORT = 1 << 18  # other numbers: so few stay near the processor
 ROW = 512  # numbers that are added up in float32
+CLOSE = 1e-3  # variance by the square of the mean, below which float32 loses too many of its digits
 SQUARED = 1e-12, 1e15  # sizes of the largest number with which float32 holds the sum of a row's squares
 COMPUTED_BY = (
     "last norm and head of the reference backend in float32 behind each layer but the last, "
@@ -156,15 +157,21 @@ class _Figures:
 def _sums(numbers: Floats, largest: float) -> tuple[float, float]:
     """The sum of some numbers and that of their squares; `largest` is the size of the largest."""
     if not SQUARED[0] <= largest <= SQUARED[1]:
-        wide = numbers.astype(np.float64)
-        return float(wide.sum()), float(np.einsum("i,i->", wide, wide))
+        return _wide_sums(numbers)
     whole = numbers.size - numbers.size % ROW
     total = squares = 0.0
     for rows in (numbers[:whole].reshape(-1, ROW), numbers[None, whole:]):
         total += float(rows.sum(axis=1).sum(dtype=np.float64))
         # No matrix library, whose threads would wait.
         squares += float(np.einsum("ij,ij->i", rows, rows).sum(dtype=np.float64))
+    if squares * numbers.size - total * total < CLOSE * total * total:
+        return _wide_sums(numbers)
     return total, squares
+
+
+def _wide_sums(numbers: Floats) -> tuple[float, float]:
+    wide = numbers.astype(np.float64)
+    return float(wide.sum()), float(np.einsum("i,i->", wide, wide))
 
 
 def _visible(value: Value) -> Iterator[Floats]:

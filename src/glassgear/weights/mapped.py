@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import mmap
 import os
-import stat
 from os import PathLike
 
-from glassgear.errors import FileError, FormatError, NotFoundError
+from glassgear.errors import FormatError
+from glassgear.reading import EMPTY, regular, system_errors
 
 __all__ = ["HEAD_BYTES", "foreign", "map_file"]
 
@@ -59,22 +59,14 @@ def map_file(path: str | PathLike[str]) -> mmap.mmap:
         FormatError: a folder, a pipe or device, an empty file.
         FileError: the system refuses.
     """
-    try:
-        mode = os.stat(path).st_mode
-        if stat.S_ISDIR(mode):
+    with system_errors(path):
+        if os.path.isdir(path):
             raise FormatError(path, "is a folder, where a file is needed")
-        if not stat.S_ISREG(mode):  # reading from a pipe or a device could wait for ever
-            raise FormatError(path, "isn't a regular file")
+        regular(path)
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
-                raise FormatError(path, "is empty: the download failed, so fetch it again")
+                raise FormatError(path, EMPTY)
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except FileNotFoundError:
-        raise NotFoundError(path, "there is no such file") from None
-    except OSError as error:
-        raise FileError(path, f"can't be read: {error.strerror or error}") from error
-    except ValueError as error:  # a zero byte in the path
-        raise NotFoundError(os.fspath(path).replace("\0", "\\0"), f"is not a path: {error}") from None
 
 
 def foreign(head: bytes) -> str | None:

@@ -14,7 +14,7 @@ from glassgear.model.families.base import HeadRows, Names, Place, Rows, Stacked,
 from glassgear.model.gears import Model, Shape, tensors
 from glassgear.weights.tensor import StoredTensor, head_rows
 
-__all__ = ["Placed", "match", "without_prefix"]
+__all__ = ["NUMBER", "Placed", "match", "stems", "without_prefix"]
 
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 Placed = tuple[dict[str, StoredTensor], tuple[str, ...]]  # gear path -> tensor, and notices
@@ -93,16 +93,17 @@ def _targets(name: str, names: Names) -> tuple[Place, list[str]] | None:
     if place is None:
         stem, _, leaf = generic.rpartition(".")
         place = names.get(stem + ".")
-    return None if place is None else (place, [_filled(t, numbers) + leaf for t in _stems(place)])
+    return None if place is None else (place, [_filled(t, numbers) + leaf for t in stems(place)])
 
 
-def _stems(place: Place) -> Iterator[str]:
+def stems(place: Place) -> Iterator[str]:
+    """The gear paths of a rule, `#` for numbers, without the names of their tensors."""
     if isinstance(place, str):
         yield place
     elif isinstance(place, Rows):
         yield from place.targets
     else:
-        yield from _stems(place.target)
+        yield from stems(place.target)
 
 
 def _filled(target: str, numbers: Sequence[str]) -> str:
@@ -175,7 +176,7 @@ def _count(target: str, expected: Mapping[str, Shape]) -> int:
 
 def _backwards(names: Names) -> Callable[[str], str]:
     """From a gear path to the name that a file should have had."""
-    back = {stem: theirs for theirs, place in names.items() for stem in _stems(place)}
+    back = {stem: theirs for theirs, place in names.items() for stem in stems(place)}
 
     def name(ours: str) -> str:
         numbers = NUMBER.findall(ours)

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from glassgear.backends.base import PAGE
 from glassgear.backends.cpu import features
-from glassgear.backends.cpu.builder import Builder, Memory, Units
+from glassgear.backends.cpu.builder import Builder
 from glassgear.backends.cpu.cache import CacheShape, PagedCache, scratch_bytes
 from glassgear.backends.cpu.fields import ROWS, SEGMENT, STEP_FIELDS, Frame, Step
 from glassgear.backends.cpu.machine_code import entry, machine_code
+from glassgear.backends.cpu.memory import Memory
 from glassgear.backends.cpu.parts import Parts
+from glassgear.backends.cpu.values import Units
 from glassgear.backends.reference.softmax import softmax
 
 from .support import Floats

@@ -1,188 +1,24 @@
-"""The steps that programs are made of, and the memory between them.
+"""The steps that programs are made of: one method for each kernel, which fills in its fields.
 
-`Memory` gives out zeroed buffers and holds packed weights. `Builder` appends steps: one method
-for each kernel, which fills in the fields of `fields.py`. Which steps a model needs is decided
-in `program/`.
+Which steps a model needs is decided in `program/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
 from glassgear.backends.cpu.cache import LayerCache
-from glassgear.backends.cpu.fields import ROWS, STEP_FIELDS, TILE, NormKind, Step, quantized_bytes
-from glassgear.backends.cpu.layouts import BLOCK, PANEL, FloatLayout, Layout, QuantLayout
-from glassgear.backends.cpu.machine_code import Kernel
-from glassgear.backends.cpu.pack import fill, plan
-from glassgear.backends.cpu.release import release
+from glassgear.backends.cpu.fields import Step
+from glassgear.backends.cpu.layouts import PANEL, QuantLayout
+from glassgear.backends.cpu.memory import Memory
+from glassgear.backends.cpu.steps import Fields, Steps
+from glassgear.backends.cpu.values import Codes, Matrix, NormVectors, Source, Units, Value
 from glassgear.model.gears import Router
-from glassgear.weights.tensor import StoredTensor
 
-__all__ = [
-    "CAPACITY",
-    "FEW",
-    "Builder",
-    "Codes",
-    "Matrix",
-    "Memory",
-    "NormVectors",
-    "Source",
-    "Units",
-    "Value",
-]
-
-FEW = 4  # rows up to which each thread does norms and codes for itself
-Fields = dict[Step, int]
-CAPACITY = ROWS + TILE  # rows of a buffer
-SLACK = 4096  # bytes behind the last weights: what is asked for in advance may lie past the end
+__all__ = ["Builder", "float_bits"]
 
 
-@dataclass(frozen=True)
-class Value:
-    """Rows of floats: `width` of them at `address`, next row `stride` bytes on.
-
-    `private`: bytes between the copies of it that threads have for a few rows; 0 if they share it.
-    """
-
-    address: int
-    stride: int
-    width: int
-    private: int = 0
-
-    def columns(self, first: int, width: int) -> Value:
-        """Some of its columns."""
-        return Value(self.address + 4 * first, self.stride, width, self.private)
-
-
-@dataclass(frozen=True)
-class Codes:
-    """Activation blocks of rows, and the bytes between threads' copies."""
-
-    address: int
-    private: int = 0
-
-
-@dataclass(frozen=True)
-class Source:
-    """What matrices read: floats, codes, or both."""
-
-    floats: Value | None
-    codes: Codes | None
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A packed matrix."""
-
-    address: int
-    layout: Layout
-    rows: int
-    columns: int
-    nbytes: int
-
-    @property
-    def panels(self) -> int:
-        """Panels of 16 rows."""
-        return -(-self.rows // PANEL)
-
-
-@dataclass(frozen=True)
-class NormVectors:
-    """What a norm multiplies by and adds: addresses of `width` floats each; 0 for no bias."""
-
-    kind: NormKind
-    width: int
-    eps: float
-    weight: int
-    bias: int
-
-
-@dataclass(frozen=True)
-class Units:
-    """How steps are shared out: `size` panels (or heads) together; number `first` of `total`."""
-
-    size: int
-    first: int
-    total: int
-
-
-class Memory:
-    """Buffers and weights of one model; they live as long as this does."""
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._held: list[NDArray[np.uint8]] = []
-        self._from: dict[int, NDArray[np.uint8]] = {}  # what `raw` gave, by address
-        self.weight_bytes = 0
-
-    def raw(self, nbytes: int) -> int:
-        """Address of zeroed memory on a cache line. What isn't written to costs nothing."""
-        block = np.zeros(nbytes + 64, np.uint8)
-        self._held.append(block)
-        skip = -int(block.ctypes.data) % 64
-        address = int(block.ctypes.data) + skip
-        self._from[address] = block[skip:]
-        return address
-
-    def rows(self, width: int, private: bool = False, count: int = CAPACITY) -> Value:
-        """A buffer for all rows of a pass, or for `count`."""
-        stride = _stride(width)
-        own = (FEW + TILE) * stride if private else 0
-        return Value(self.raw(max(count * stride, own * self._threads) + SLACK), stride, width, own)
-
-    def codes(self, width: int, private: bool = False, count: int = CAPACITY) -> Codes:
-        """A buffer for the activation blocks of all rows, or of `count`."""
-        # As far apart as copies of the floats: a step that writes both has one distance for them.
-        own = (FEW + TILE) * _stride(width) if private else 0
-        return Codes(self.raw(max(quantized_bytes(count, width), own * self._threads) + SLACK), own)
-
-    def vector(self, values: NDArray[np.float32]) -> int:
-        """Address of a vector, filled up with zeros to whole blocks."""
-        address = self.raw(-(-values.size // BLOCK) * BLOCK * 4)
-        self.view(address, values.size)[:] = values.reshape(-1)
-        self.weight_bytes += values.nbytes
-        return address
-
-    def matrices(self, tensors: Sequence[StoredTensor]) -> list[Matrix]:
-        """Pack matrices one behind the other, in the order in which they are used."""
-        plans = [plan(tensor) for tensor in tensors]
-        block = np.empty(sum(-(-p.nbytes // 64) * 64 for p in plans) + SLACK + 64, np.uint8)
-        self._held.append(block)
-        at = -int(block.ctypes.data) % 64
-        made = []
-        for p in plans:
-            fill(p, block[at : at + p.nbytes])
-            release(p.tensor.data)
-            made.append(Matrix(int(block.ctypes.data) + at, p.layout, p.rows, p.columns, p.nbytes))
-            self.weight_bytes += p.nbytes
-            at += -(-p.nbytes // 64) * 64
-        return made
-
-    def data(self, address: int, nbytes: int) -> NDArray[np.uint8]:
-        """Bytes at an address of this memory."""
-        if (found := self._from.get(address)) is not None:
-            return found[:nbytes]
-        for block in reversed(self._held):
-            offset = address - int(block.ctypes.data)
-            if 0 <= offset < block.nbytes:
-                return block[offset : offset + nbytes]
-        raise AssertionError("not an address of this memory")
-
-    def view(self, address: int, count: int) -> NDArray[np.float32]:
-        """`count` floats at an address of this memory."""
-        return self.data(address, 4 * count).view(np.float32)
-
-    def array(self, value: Value, rows: int) -> NDArray[np.float32]:
-        """A buffer's first rows, [rows, width], to read and to write."""
-        wide = value.stride // 4
-        return self.view(value.address, rows * wide).reshape(rows, wide)[:, : value.width]
-
-
-class Builder:
+class Builder(Steps):
     """Appends steps.
 
     Args:
@@ -192,47 +28,13 @@ class Builder:
     """
 
     def __init__(self, memory: Memory, kernels: str, alone: bool) -> None:
-        self.memory = memory
+        super().__init__(memory, alone)
         self._wide = kernels == "avx512vnni"
         self._dot = kernels
-        self._alone = alone
-        self._tables: list[tuple[int, Builder]] = []
-        self._copies: list[tuple[int, Value]] = []
-        self.steps: list[Fields] = []
-        self.kernels: list[Kernel] = []
-        self.queues = 0
-        self.wanted = False  # whether steps are for the rows alone whose output is wanted
 
     def beside(self, alone: bool = False) -> Builder:
         """A builder for steps that aren't a part of this program, but run inside of it."""
         return Builder(self.memory, self._dot, alone)
-
-    @property
-    def needed(self) -> list[Kernel]:
-        """All kernels, those of inner steps too."""
-        return self.kernels + [kernel for _, inner in self._tables for kernel in inner.kernels]
-
-    def array(self, addresses: Mapping[Kernel, int]) -> NDArray[np.int64]:
-        """The finished program, [steps, STEP_FIELDS]."""
-        out = np.zeros((len(self.steps), STEP_FIELDS), np.int64)
-        for row, step, kernel in zip(out, self.steps, self.kernels, strict=True):
-            for field, value in step.items():
-                row[field] = value
-            row[Step.KERNEL] = addresses[kernel]
-        self._order_copies(out)
-        for address, inner in self._tables:
-            rows = inner.array(addresses).view(np.uint8).reshape(-1)
-            self.memory.data(address, rows.size)[:] = rows
-        return out
-
-    def barrier(self, kind: int = 1) -> None:
-        """Let all threads meet after the last step; `kind` 2: only where rows are shared out."""
-        self.steps[-1][Step.BARRIER] = max(self.steps[-1].get(Step.BARRIER, 0), kind) if kind == 2 else 1
-
-    def _step(self, kernel: tuple[str, ...], fields: Fields) -> None:
-        self.kernels.append(Kernel(kernel))
-        more = {Step.BARRIER: 1} if self._alone else {}
-        self.steps.append(fields | more | ({Step.WANTED: 1} if self.wanted else {}))
 
     def norm(
         self, x: Value, vectors: NormVectors, to: Source, *, add_to: Value | None = None,
@@ -316,21 +118,10 @@ class Builder:
 
         For that, a program's PANELS become UNITS, OUTPUT and OUTPUT_STRIDE the place, BARRIER what D says.
         """
-        self._copies.append((len(self.steps), x))
         pieces = next(n for n in (4, 2, 1) if x.width % n == 0)
         fields = {Step.INPUT: x.address, Step.INPUT_STRIDE: x.stride, Step.A: x.width // pieces}
         fields |= {Step.OUTPUT: x.address, Step.OUTPUT_STRIDE: x.stride} | _shared_out(Units(1, 0, pieces))
-        self._step(("columns", "copy"), fields | {Step.PANELS: 0, Step.BARRIER: 0})
-
-    def _order_copies(self, program: NDArray[np.int64]) -> None:
-        """Note in D which copies others must wait for: where the next step writes to what is copied."""
-        fields = [field for field in range(STEP_FIELDS) if field != Step.INPUT]
-        copies = {number for number, _ in self._copies}
-        for number, x in self._copies:
-            after = next((i for i in range(number + 1, len(program)) if i not in copies), None)
-            if after is not None:
-                there = program[after, fields]
-                program[number, Step.D] = ((there >= x.address) & (there < x.address + x.stride)).any()
+        self._copy(x, ("columns", "copy"), fields | {Step.PANELS: 0, Step.BARRIER: 0})
 
     def neighbours(self, x: Value, to: Value) -> None:
         """Each row beside the next and the one before."""
@@ -442,7 +233,7 @@ class Builder:
             self._step(("experts", "gather"), fields | codes)
         self.barrier()
 
-    def dispatch(self, steps: Builder, router: Router, units: int, plan: int) -> None:
+    def dispatch(self, steps: Steps, router: Router, units: int, plan: int) -> None:
         """The steps of every expert, one after the other, over its own rows.
 
         Args:
@@ -453,9 +244,7 @@ class Builder:
         """
         each, rest = divmod(len(steps.steps), router.count)
         assert rest == 0
-        address = self.memory.raw(len(steps.steps) * STEP_FIELDS * 8)
-        self._tables.append((address, steps))
-        fields = {Step.WEIGHTS: address, Step.A: each, Step.B: units}
+        fields = {Step.WEIGHTS: self._table(steps), Step.A: each, Step.B: units}
         fields |= {Step.C: router.count, Step.G: plan, Step.UNIT_FIRST: self._queue()}
         self._step(("experts", "dispatch"), fields)
         self.barrier()
@@ -475,30 +264,10 @@ class Builder:
         self._step(("experts", "combine"), fields | _shared_out(Units(1, 0, panels)))
         self.barrier()
 
-    def _queue(self) -> int:
-        """The number of a counter that no other step has."""
-        self.queues += 1
-        return self.queues - 1
-
-
-def _stride(width: int) -> int:
-    """Bytes from row to row: whole blocks, and never a multiple of 4096.
-
-    A first cache keeps lines that lie so far apart in one and the same set: the rows of a tile would
-    push each other out (F16 products of 2048 inputs: 91 against 116 GFLOP/s).
-    """
-    stride = -(-width // BLOCK) * BLOCK * 4
-    return stride if stride % 4096 else stride + 64
-
 
 def float_bits(value: float) -> int:
     """A float32 as the int64 field that holds it."""
     return int(np.float32(value).view(np.uint32))
-
-
-def is_float(matrix: Matrix) -> bool:
-    """Whether a matrix reads floats rather than codes."""
-    return isinstance(matrix.layout, FloatLayout)
 
 
 def _shared_out(units: Units) -> Fields:

@@ -13,11 +13,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from glassgear.backends.base import PAGE, Chunk, Hook, Output, PageTable, Track, check_chunks
 from glassgear.backends.cpu import features
-from glassgear.backends.cpu.builder import FEW, Builder, Memory, Value
+from glassgear.backends.cpu.builder import Builder
 from glassgear.backends.cpu.cache import PagedCache, scratch_bytes
 from glassgear.backends.cpu.fields import COPIES, PRODUCT_SCRATCH, ROWS, SEGMENT, TILE, Frame
 from glassgear.backends.cpu.layouts import PANEL
 from glassgear.backends.cpu.machine_code import machine_code
+from glassgear.backends.cpu.memory import FEW, Memory
 from glassgear.backends.cpu.parts import Parts
 from glassgear.backends.cpu.program import (
     Buffers,
@@ -32,6 +33,7 @@ from glassgear.backends.cpu.program import (
 from glassgear.backends.cpu.rotation import Rotations
 from glassgear.backends.cpu.seeing import SHORT, show
 from glassgear.backends.cpu.team import TEAM_KERNELS, Team
+from glassgear.backends.cpu.values import Value
 from glassgear.errors import SettingError
 from glassgear.memory import floats
 from glassgear.model.gears import LearnedPositions, Model, Rope, Router, TokenTypes, walk

@@ -44,12 +44,20 @@ def show(
     stopped for others. If it only reads, steps of the program copy them, and it isn't stopped at all.
     """
     run = _Run(cpu, program)
-    if hasattr(hook, "wants"):
-        _watch(run, marks, cast(Watcher, hook), chunks, spans, logits)
-        return
-    for mark in marks:
-        _stop(run, mark, hook, chunks, spans, logits, copied=True)
-    run.upto(len(program))
+    try:
+        if hasattr(hook, "wants"):
+            _watch(run, marks, cast(Watcher, hook), chunks, spans, logits)
+            return
+        for mark in marks:
+            _stop(run, mark, hook, chunks, spans, logits, copied=True)
+        run.upto(len(program))
+    except (
+        BaseException
+    ):  # of a hook, or an interrupt: the next run must not write scores to where these went
+        for mark in marks:
+            if mark.kind == "scores":
+                program[mark.steps - 1, Step.G] = 0
+        raise
 
 
 @dataclass(eq=False)
@@ -183,8 +191,9 @@ def _show_later(hook: Watcher, later: Sequence[tuple[Mark, list[Floats]]]) -> No
     alike = len({one.shape for one in scores}) == 1
     weights = softmax(np.stack(scores)) if alike else [softmax(one) for one in scores]
     for (mark, _), one, other in zip(later, scores, weights, strict=True):
-        hook(f"{mark.path}.scores", one)
-        hook(f"{mark.path}.weights", other)
+        for path, value in ((f"{mark.path}.scores", one), (f"{mark.path}.weights", other)):
+            if hook.wants(path):
+                hook(path, value)
 
 
 def _stop(

@@ -47,7 +47,7 @@ class Norms(Settings):
     tokens: int = option(64, "Rows that are normed at a time.", small=64, least=1)
     layers: int = option(24, "Blocks of the models that are timed.", small=16, least=1)
     repeats: int = option(25, "How often each is timed; the quickest counts.", small=20, least=1)
-    model: str | None = option(None, "The model whose streams are looked at. [default: the smallest at hand]")
+    model: str | None = option(None, "The model whose streams are looked at. [default: tiny-stories]")
     prompt: str = option(PROMPT, "The text that it reads.")
     steps: int = option(200, "Steps of a training.", small=40, least=20)
     seeds: int = option(3, "How often each is trained, from other weights.", small=1, least=1)

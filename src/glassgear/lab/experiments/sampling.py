@@ -43,7 +43,7 @@ TEXTS = (*WAYS[:4], ("top-k 40", {"top_k": 40}), ("top-p 0.9", {"top_p": 0.9}))
 class Texts(Settings):
     """What texts are made of and how many."""
 
-    model: str | None = option(None, "The model that makes texts. [default: the smallest at hand]")
+    model: str | None = option(None, "The model that makes texts. [default: tiny-stories]")
     tokens: int = option(120, "Tokens of each text.", small=80, least=16)
     texts: int = option(4, "Texts for each way.", small=3, least=1)
     draws: int = option(5000, "Draws from the one distribution.", small=2000, least=100)

@@ -174,7 +174,9 @@ def _place(
 
 def _numbers(index: object) -> tuple[int, ...]:
     """An index as a caller gave it, checked."""
-    parts = index if isinstance(index, tuple | list | np.ndarray) else (index,)
+    if isinstance(index, np.ndarray) and index.ndim < 2:
+        index = index.reshape(-1).tolist()
+    parts = index if isinstance(index, tuple | list) else (index,)
     if not all(isinstance(part, int | np.integer) and not isinstance(part, bool) for part in parts):
         raise SettingError(f"index must be a whole number, or several such as (4, 5), found {index!r:.60}")
     return tuple(int(part) for part in parts)

@@ -13,13 +13,13 @@ One file for each kind of gear; `walk.py` holds what they share, `known.py` what
 from __future__ import annotations
 
 from glassgear.backends.base import Output
-from glassgear.backends.cpu.builder import Value
 from glassgear.backends.cpu.program.block import block
 from glassgear.backends.cpu.program.head import tail
 from glassgear.backends.cpu.program.inputs import enter
 from glassgear.backends.cpu.program.known import check_known
 from glassgear.backends.cpu.program.walk import Buffers, Inner, Mark, Nest, Walk
 from glassgear.backends.cpu.program.weights import Weights, cache_shapes, matrices_of, weights_of
+from glassgear.backends.cpu.values import Value
 
 __all__ = [
     "Buffers",

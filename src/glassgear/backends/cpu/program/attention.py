@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from glassgear.backends.cpu.builder import Source, Units, Value
 from glassgear.backends.cpu.layouts import PANEL
 from glassgear.backends.cpu.program.walk import (
     Input,
@@ -16,6 +15,7 @@ from glassgear.backends.cpu.program.walk import (
     read,
     rope_number,
 )
+from glassgear.backends.cpu.values import Source, Units, Value
 from glassgear.model.gears import Attention, Norm
 
 __all__ = ["attention", "show_scores"]

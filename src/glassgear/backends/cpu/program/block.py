@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from glassgear.backends.cpu.builder import Source, Value
 from glassgear.backends.cpu.program.attention import attention
 from glassgear.backends.cpu.program.experts import experts
 from glassgear.backends.cpu.program.ffn import ffn
@@ -20,6 +19,7 @@ from glassgear.backends.cpu.program.walk import (
     normed_in_place,
     read,
 )
+from glassgear.backends.cpu.values import Source, Value
 from glassgear.model.gears import (
     FFN,
     Attention,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from glassgear.backends.cpu.builder import CAPACITY, Builder, Source, Units, Value, is_float
+from glassgear.backends.cpu.builder import Builder
 from glassgear.backends.cpu.fields import GROUP, ROWS, TILE
 from glassgear.backends.cpu.layouts import BLOCK
+from glassgear.backends.cpu.memory import CAPACITY
 from glassgear.backends.cpu.program.ffn import entries, network, units_of
 from glassgear.backends.cpu.program.walk import Inner, Input, Nest, Target, Walk, add_up, linear, read
+from glassgear.backends.cpu.values import Source, Units, Value, is_float
 from glassgear.model.gears import Experts, Router
 
 __all__ = ["experts"]

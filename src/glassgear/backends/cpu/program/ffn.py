@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from glassgear.backends.cpu.builder import Matrix, Source, Units, Value
 from glassgear.backends.cpu.layouts import BLOCK, PANEL
 from glassgear.backends.cpu.program.walk import Input, Target, Walk, activate, finish, linear, read
+from glassgear.backends.cpu.values import Matrix, Source, Units, Value
 from glassgear.model.gears import FFN, GatedFFN
 
 __all__ = ["entries", "ffn", "network", "units_of"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from glassgear.backends.base import Output
-from glassgear.backends.cpu.builder import Source, Units, Value
 from glassgear.backends.cpu.layouts import BLOCK
 from glassgear.backends.cpu.program.walk import (
     Input,
@@ -14,6 +13,7 @@ from glassgear.backends.cpu.program.walk import (
     normed_in_place,
     read,
 )
+from glassgear.backends.cpu.values import Source, Units, Value
 from glassgear.model.gears import Activation, Head, Linear, Transform
 
 __all__ = ["tail"]

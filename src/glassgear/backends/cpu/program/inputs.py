@@ -5,8 +5,8 @@ Rows of tables are looked up by `machine.py`; here are the sums, and what a hook
 
 from __future__ import annotations
 
-from glassgear.backends.cpu.builder import Value
 from glassgear.backends.cpu.program.walk import Input, Walk, add_up, linear, normed_in_place, read
+from glassgear.backends.cpu.values import Value
 
 __all__ = ["enter"]
 

@@ -6,10 +6,10 @@ the sums would go another way, and a row's bits would depend on how many came wi
 
 from __future__ import annotations
 
-from glassgear.backends.cpu.builder import Source, Units, Value
 from glassgear.backends.cpu.layouts import PANEL
 from glassgear.backends.cpu.program.attention import show_scores
 from glassgear.backends.cpu.program.walk import Input, Target, Walk, finish, linear, read, rope_number
+from glassgear.backends.cpu.values import Source, Units, Value
 from glassgear.model.gears import LatentAttention
 
 __all__ = ["latent_attention"]

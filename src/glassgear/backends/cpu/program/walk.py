@@ -9,20 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassgear.backends.cpu.builder import (
-    CAPACITY,
-    Builder,
-    Codes,
-    Matrix,
-    Memory,
-    Source,
-    Units,
-    Value,
-    is_float,
-)
+from glassgear.backends.cpu.builder import Builder
 from glassgear.backends.cpu.cache import LayerCache
 from glassgear.backends.cpu.layouts import BLOCK, PANEL
+from glassgear.backends.cpu.memory import CAPACITY, Memory
 from glassgear.backends.cpu.program.weights import Weights
+from glassgear.backends.cpu.values import Codes, Matrix, Source, Units, Value, is_float
 from glassgear.model.gears import Activation, Model, Rope
 
 __all__ = [

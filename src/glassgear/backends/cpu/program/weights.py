@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from glassgear.backends.cpu.builder import Matrix, Memory, NormVectors
 from glassgear.backends.cpu.cache import CacheShape
 from glassgear.backends.cpu.fields import NormKind
 from glassgear.backends.cpu.layouts import FloatLayout, layout_of
+from glassgear.backends.cpu.memory import Memory
+from glassgear.backends.cpu.values import Matrix, NormVectors
 from glassgear.model.gears import (
     Affine,
     Attention,
