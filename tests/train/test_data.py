@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ pytest.importorskip("torch")
 from glassgear.train.data import Windows, documents, held_out, prepare
 from glassgear.train.settings import DataSettings
 from glassgear.train.tokenizer import train_tokenizer
-from tests.train.support import corpus
+from tests.train.support import corpus, damage
 
 
 def small(path: Path, **changes: object) -> DataSettings:
@@ -76,6 +77,60 @@ def test_what_was_made_is_taken_up_and_made_anew_when_the_text_changes(tmp_path:
     assert prepare(settings, tmp_path / "d").fingerprint != first.fingerprint
 
 
+WHOLE = {"train.ids", "validation.ids", "validation.sizes", "tokenizer.json", "data.json"}
+HALF = "has {half:,} bytes, not the {whole:,} that were written"
+OTHER, MISSING = "isn't what was written: its SHA-256 is another", "isn't there"
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name in WHOLE}
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "found"),
+    [
+        ("train.ids", "cut", HALF),
+        ("train.ids", "empty", "has 0 bytes, not the {whole:,} that were written"),
+        ("train.ids", "flipped", OTHER),
+        ("validation.ids", "flipped", OTHER),
+        ("validation.ids", "missing", MISSING),
+        ("validation.sizes", "cut", HALF),
+        ("tokenizer.json", "flipped", OTHER),
+        ("tokenizer.json", "missing", MISSING),
+        ("data.json", "cut", "isn't what was written"),
+    ],
+)
+def test_what_is_damaged_is_said_and_made_anew(tmp_path: Path, name: str, how: str, found: str) -> None:
+    said: list[str] = []
+    prepare(small(tmp_path), tmp_path / "d", damaged=said.append)
+    before, path = bytes_of(tmp_path / "d"), tmp_path / "d" / name
+    assert before.keys() == WHOLE
+    damage(path, how)
+    prepare(small(tmp_path), tmp_path / "d", damaged=said.append)
+    whole = len(before[name])
+    assert said == [f"{path} {found.format(half=whole // 2, whole=whole)}"]
+    assert bytes_of(tmp_path / "d") == before
+    prepare(small(tmp_path), tmp_path / "d", damaged=said.append)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '{"vocab": "x"}', '{"vocab": 320, "tokens": 3}', "[" * 100_000])
+def test_a_description_that_is_none_is_said_and_made_anew(tmp_path: Path, text: str) -> None:
+    said: list[str] = []
+    first = prepare(small(tmp_path), tmp_path / "d")
+    (tmp_path / "d" / "data.json").write_text(text)
+    assert prepare(small(tmp_path), tmp_path / "d", damaged=said.append).fingerprint == first.fingerprint
+    assert said == [f"{tmp_path / 'd' / 'data.json'} isn't what was written"]
+
+
+def test_ids_of_other_texts_are_no_damage(tmp_path: Path) -> None:
+    said: list[str] = []
+    prepare(small(tmp_path), tmp_path / "d")
+    damage(tmp_path / "d" / "train.ids", "cut")
+    prepare(small(tmp_path, validation=0.2), tmp_path / "d", damaged=said.append)
+    assert not said
+
+
 def test_data_that_are_too_small_are_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "e.txt").write_text("")
     with pytest.raises(SettingError, match="0 documents"):
@@ -113,3 +168,16 @@ def test_bytes_are_ordinary_entries_and_every_text_comes_back(tmp_path: Path) ->
         assert tokenizer.decode(tokenizer.encode(text).ids) == text
     added = json.loads(made.tokenizer.read_text())["added_tokens"]
     assert [entry["content"] for entry in added] == ["<unk>", "<s>", "</s>"]
+
+
+def test_entries_hold_letters_digits_or_other_signs_and_never_two_of_these(tmp_path: Path) -> None:
+    def kind(character: str) -> str:
+        first = unicodedata.category(character)[0]
+        return "letter" if first in "LM" or character in "'’" else "digit" if first == "N" else "sign"
+
+    texts = ["It was time, and Tim's 7 cats ate 12, not 7: no! Time, said Tim, 12 times."] * 50
+    train_tokenizer(iter(texts), 300, tmp_path / "tokenizer.json")
+    vocabulary = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    merged = [text for text in vocabulary if not text.startswith("<") and len(text.strip("▁")) > 1]
+    assert {"time", "12"} <= {text.strip("▁") for text in merged}
+    assert all(len({kind(c) for c in text if c != "▁"}) == 1 for text in merged)

@@ -13,13 +13,13 @@ import pytest
 import glassgear
 from glassgear.convert import convert
 from glassgear.convert.vocabularies import read_content
-from glassgear.errors import FormatError, NotFoundError, SettingError
+from glassgear.errors import FormatError, NotFoundError
 from glassgear.text.spm import SentencePieceTokenizer
 
 torch = pytest.importorskip("torch")
 
 from glassgear.loading import load_tokenizer  # noqa: E402
-from glassgear.train import Trainer, TrainSettings, export, read_settings  # noqa: E402
+from glassgear.train import Trainer, TrainSettings, export  # noqa: E402
 from glassgear.train.checkpoint import checkpoints  # noqa: E402
 from glassgear.weights import safetensors  # noqa: E402
 from tests.train.support import settings  # noqa: E402
@@ -220,19 +220,3 @@ def _flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(bytes(data))
-
-
-def test_settings_can_be_changed_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "t.toml"
-    path.write_text(
-        "[data]\nfiles = ['a.txt']\n[model]\ndim = 8\nlayers = 1\nheads = 2\n[train]\nsteps = 3\n",
-        encoding="utf-8",
-    )
-    made = read_settings(path, {"train.steps": 5, "model.dim": 16, "data.tokenizer": 300, "batch": 2})
-    assert (made.steps, made.model["dim"], made.data.tokenizer, made.batch) == (5, 16, 300, 2)
-    assert made.data.files == (str(tmp_path / "a.txt"),) and made.out == str(tmp_path / "runs" / "t")
-    assert read_settings(path, {"train.out": "here"}).out == "here"
-    with pytest.raises(SettingError, match=r"`tran\.steps` can't be set"):
-        read_settings(path, {"tran.steps": 5})
-    with pytest.raises(FormatError, match="did you mean `steps`"):
-        read_settings(path, {"train.stepz": 5})

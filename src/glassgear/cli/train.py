@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from glassgear.cli import console
-from glassgear.cli.options import Command, option
+from glassgear.cli.options import Command, as_text, option
 from glassgear.cli.output import json_line
 from glassgear.errors import GlassgearError, SettingError
 
@@ -40,17 +40,24 @@ torchrun --nproc-per-node 2 -m glassgear train stories.toml
 
 def _changes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
     """`train.steps=100` as a key and a value of TOML; what is no TOML is a text."""
+    as_text(ctx, param, values)
     ctx.meta[SET] = values
     found: dict[str, Any] = {}
     for given in values:
         key, equals, text = given.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter(f"{given!r} should be KEY=VALUE, such as train.learning_rate=1e-3")
-        try:
-            found[key.strip()] = tomllib.loads(f"x = {text}")["x"]
-        except tomllib.TOMLDecodeError:
-            found[key.strip()] = text
+        found[key.strip()] = _value(text)
     return found
+
+
+def _value(text: str) -> Any:
+    """One value of TOML; anything else is a text, and so are two values."""
+    try:
+        found = tomllib.loads(f"x = {text}")
+    except (ValueError, RecursionError):  # no TOML, a number of thousands of digits, brackets without end
+        return text
+    return found["x"] if found.keys() == {"x"} else text
 
 
 @click.command(cls=Command, short_help="Train a model on texts of your own.", examples=EXAMPLES)
@@ -91,10 +98,10 @@ def command(config: str, changes: dict[str, Any], **given: Any) -> None:
     outcome = _trained(settings, given)
     if outcome.reason == "done" and outcome.model is not None:
         _finish(settings, outcome.model, given)
+    elif outcome.reason == "past":
+        _say_past(outcome, settings, config, given)
     elif outcome.reason != "done":
         _unfinished(outcome, config, given)
-    if outcome.step > settings.steps and not given["as_json"]:
-        console.note(f"the run was at step {outcome.step:,} already, past the {settings.steps:,} asked for")
     _end_among_others()
 
 
@@ -126,11 +133,20 @@ def _check_packages(given: dict[str, Any]) -> None:
 
 def _settings(config: str, changes: dict[str, Any], given: dict[str, Any]) -> TrainSettings:
     from glassgear.train import read_settings
+    from glassgear.train.model import VocabularyError
+    from glassgear.train.settings import check_changes
 
-    if "out" in changes:
+    if changes.keys() & {"out", "train.out"}:
         raise click.UsageError("the folder of the run is --out, not --set")
+    try:
+        check_changes(changes)
+    except SettingError as trouble:
+        raise click.BadParameter(str(trouble), param_hint="'--set'") from trouble
     mine = {f"train.{name}": given[name] for name in ("out", "steps", "device") if given[name] is not None}
-    read_settings(config)  # what is wrong in the file itself isn't the command line's fault
+    try:
+        read_settings(config)  # what is wrong in the file itself isn't the command line's fault
+    except VocabularyError as trouble:
+        raise click.UsageError(str(trouble)) from trouble
     try:
         return read_settings(config, {**changes, **mine})
     except GlassgearError as trouble:
@@ -203,6 +219,21 @@ def _near(path: Path) -> Path:
     with contextlib.suppress(ValueError):
         return path.resolve().relative_to(Path.cwd())
     return path
+
+
+def _say_past(outcome: Outcome, settings: TrainSettings, config: str, given: dict[str, Any]) -> None:
+    """Fewer steps were asked for than are done."""
+    if given["as_json"] or int(os.environ.get("RANK", "0")):
+        return
+    console.note(
+        f"the run is at step {outcome.step:,} already, past the {settings.steps:,} asked for: nothing is to "
+        f"do, and what is in {_near(outcome.folder)} stays as it is. More steps than that go on from there; "
+        "--out gives a shorter run a folder of its own"
+    )
+    if not (outcome.folder / "model").exists():
+        console.note(
+            f"it has no model yet: {_export_command(config, given)} writes that of the newest checkpoint"
+        )
 
 
 def _unfinished(outcome: Outcome, config: str, given: dict[str, Any]) -> None:

@@ -71,6 +71,8 @@ class Silent:
 def _warn(event: Event) -> None:
     if event["event"] == "damaged":
         console.note(f"{event['why']}; the checkpoint before it is taken instead")
+    elif event["event"] == "remade":
+        console.note(f"{event['why']}; tokenizer and ids are made anew from the texts")
     elif event["event"] == "skipped":
         console.note(f"step {event['step']:,}: loss or gradient isn't finite, so the step is skipped")
 
@@ -104,7 +106,7 @@ class Lines:
         if kind == "start":
             return start_line(event)
         if kind == "resumed":
-            return f"Going on after step {event['step']:,}."
+            return resumed(self._settings, event)
         if kind == "step":
             left = time_left(self._settings, event)
             return (
@@ -222,6 +224,14 @@ def start_line(event: Event) -> str:
         f"{event['validation_tokens']:,} held out; {event['tokens_per_step']:,} tokens a step on "
         f"{event['device']}{processes}"
     )
+
+
+def resumed(settings: TrainSettings, event: Event) -> str:
+    """Where a run is taken up; nothing if it is past its end, which is said when it ends."""
+    step = event["step"]
+    if step == settings.steps:
+        return f"All {step:,} steps are done already: the model is written, and nothing else is to do."
+    return f"Going on after step {step:,}." if step < settings.steps else ""
 
 
 def speed(event: Event) -> str:

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from glassgear.errors import FormatError, NotFoundError, SettingError
 from glassgear.train.compared import refusal
 from glassgear.train.settings import DataSettings
-from glassgear.train.tokenizer import BOS, EOS, train_tokenizer
+from glassgear.train.tokenizer import BOS, EOS, entries, read_tokenizer, train_tokenizer
 from glassgear.weights.atomic import replacing
 
 __all__ = ["Corpus", "Ids", "Windows", "documents", "prepare", "read_corpus"]
 
 PARTS = ("train", "validation")
-SIZES = "validation.sizes"
+SIZES, ABOUT = "validation.sizes", "data.json"
 # What tokenizers call the tokens around a document; of several the first counts.
 BEGINNINGS = (BOS, "<|begin_of_text|>", "<bos>")
 ENDS = (EOS, "<|end_of_text|>", "<eos>", "<|endoftext|>")
@@ -167,14 +167,16 @@ def prepare(
     folder: Path,
     progress: Progress | None = None,
     other: Callable[[], str] | None = None,
+    damaged: Callable[[str], None] | None = None,
 ) -> Corpus:
-    """Make the ids of a corpus, or take up those that are there.
+    """Make the ids of a corpus, or take up those that are there and as they were written.
 
     Args:
         settings: what to read.
         folder: where ids, tokenizer and their description go.
         progress: is told what is being done, and the share that is done, 0 to 1.
         other: given where what is there is still needed; says what differs if the settings ask for other ids.
+        damaged: is told what isn't as it was written, in a sentence without its end, before it is made anew.
 
     Raises:
         SettingError: they do, or the text is too small.
@@ -182,13 +184,15 @@ def prepare(
     tell = progress or (lambda what, share: None)
     folder.mkdir(parents=True, exist_ok=True)
     description = _description(settings)
-    about = folder / "data.json"
-    made = _read(about)
-    if other and made and made.get("source") != description:
+    made, fault = _found(folder)
+    another = bool(made) and made.get("source") != description
+    if another and other:
         raise refusal(folder, other())
-    if made.get("source") != description:
+    if fault and damaged and not another:
+        damaged(fault)
+    if another or fault or not made:
         made = _make(settings, folder, description, tell)
-        with replacing(about) as file:
+        with replacing(folder / ABOUT) as file:
             file.write(json.dumps(made, indent=1).encode())
     return read_corpus(folder)
 
@@ -197,11 +201,15 @@ def read_corpus(folder: Path) -> Corpus:
     """What `prepare` has left in a folder.
 
     Raises:
-        NotFoundError: nothing, or not all of it.
+        NotFoundError: nothing, or not all of it as it was written.
     """
-    made = _read(folder / "data.json")
+    made, fault = _found(folder)
+    if fault:
+        raise NotFoundError(
+            folder, f"holds text, but not all of it as it was written ({fault}): training makes it anew"
+        )
     if not made:
-        raise NotFoundError(folder, "holds no prepared text, or not all of it as it was written: train first")
+        raise NotFoundError(folder, "holds no prepared text: train first")
     width = _width(made["vocab"])
     ids = [np.memmap(folder / f"{part}.ids", width, "r") for part in PARTS]
     sizes = np.fromfile(folder / SIZES, np.int64).reshape(-1, 2)
@@ -231,28 +239,35 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(about: Path) -> dict[str, Any]:
+def _found(folder: Path) -> tuple[dict[str, Any], str]:
+    """The description of what was made, and what is wrong with it or with the files that it speaks of."""
+    about = folder / ABOUT
     try:
-        found = json.loads(about.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) and _is_whole(about.parent, found) else {}
+        made = json.loads(about.read_bytes())
+        return made, _fault(folder, made)
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}, f"{about} isn't what was written"
 
 
-def _is_whole(folder: Path, made: dict[str, Any]) -> bool:
-    """Whether the files that a description speaks of are there, and as they were written."""
-    try:
-        width = np.dtype(_width(made["vocab"])).itemsize
-        lengths = {f"{part}.ids": made["tokens"][part] * width for part in PARTS}
-        lengths[SIZES] = made["held_out"] * 16
-        right = all((folder / name).stat().st_size == length for name, length in lengths.items())
-        digest = _digest(folder / "tokenizer.json")
-        right = right and digest == made.get("tokenizer", digest)  # earlier runs have no such entry
-        return right and all(
-            _digest(folder / name) == wanted for name, wanted in made.get("digests", {}).items()
-        )
-    except (OSError, KeyError, TypeError):
-        return False
+def _fault(folder: Path, made: dict[str, Any]) -> str:
+    """Which file isn't there or not as it was written; empty: all are."""
+    width = np.dtype(_width(made["vocab"])).itemsize
+    lengths = {f"{part}.ids": made["tokens"][part] * width for part in PARTS} | {SIZES: made["held_out"] * 16}
+    digests = dict(made.get("digests", {}))  # earlier runs have none
+    if "tokenizer" in made:
+        digests["tokenizer.json"] = made["tokenizer"]
+    for name in (*lengths, "tokenizer.json"):
+        path = folder / name
+        if not path.is_file():
+            return f"{path} isn't there"
+        size = path.stat().st_size
+        if size != (wanted := lengths.get(name, size)):
+            return f"{path} has {size:,} bytes, not the {wanted:,} that were written"
+        if name in digests and _digest(path) != digests[name]:
+            return f"{path} isn't what was written: its SHA-256 is another"
+    return ""
 
 
 def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Progress) -> dict[str, Any]:
@@ -268,8 +283,8 @@ def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Pr
         train_tokenizer(texts, settings.tokenizer, folder / "tokenizer.json")
     else:
         _copy_tokenizer(Path(settings.tokenizer), folder)
-    tokenizer = _tokenizer(folder / "tokenizer.json", settings)
-    vocab = max(tokenizer.get_vocab().values()) + 1
+    tokenizer = read_tokenizer(folder / "tokenizer.json", str(settings.tokenizer))
+    vocab = entries(tokenizer)
     ends = _known(tokenizer, ENDS)
     counts, held = _encode(settings, folder, tokenizer, count, tell)
     for part in PARTS:
@@ -297,15 +312,6 @@ def _copy_tokenizer(source: Path, folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _tokenizer(path: Path, settings: DataSettings) -> Any:
-    from tokenizers import Tokenizer
-
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as trouble:  # the library raises nothing more particular
-        raise FormatError(str(settings.tokenizer), f"is no tokenizer.json: {trouble}") from trouble
-
-
 def _known(tokenizer: Any, names: tuple[str, ...]) -> int | None:
     """The id of the first of these tokens that a tokenizer has."""
     ids = (tokenizer.token_to_id(name) for name in names)
@@ -317,7 +323,7 @@ def _encode(
 ) -> tuple[dict[str, int], int]:
     """Write the ids of both parts; how many each has, and how many documents are held out."""
     begin, end = (_known(tokenizer, names) for names in (BEGINNINGS, ENDS))
-    width = _width(max(tokenizer.get_vocab().values()) + 1)
+    width = _width(entries(tokenizer))
     counts, held = dict.fromkeys(PARTS, 0), 0
     with (
         replacing(folder / "train.ids") as train,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,9 +14,14 @@ from glassgear.errors import FormatError, NotFoundError, SettingError
 from glassgear.model.families.llama import LlamaConfig, llama
 from glassgear.model.gears import Model, Rope
 
-__all__ = ["model_of"]
+__all__ = ["LARGEST", "SIZES", "VocabularyError", "model_of"]
 
 SIZES = {"dim", "hidden", "layers", "heads", "kv_heads", "head_dim", "theta", "eps", "tied", "vocab"}
+LARGEST = 1 << 63  # whole numbers of 64 bits are below it
+
+
+class VocabularyError(SettingError):
+    """A table of fewer rows than the tokenizer has entries."""
 
 
 def model_of(given: Mapping[str, Any], vocab: int, context: int) -> Model:
@@ -29,6 +35,7 @@ def model_of(given: Mapping[str, Any], vocab: int, context: int) -> Model:
 
     Raises:
         SettingError: sizes that don't fit together, or a key that means nothing.
+        VocabularyError: a table of fewer rows than `vocab`.
     """
     if "design" in given:
         return _design(given, vocab, context)
@@ -43,7 +50,10 @@ def model_of(given: Mapping[str, Any], vocab: int, context: int) -> Model:
     if missing := [key for key in ("dim", "layers", "heads") if key not in given]:
         raise SettingError(f"model needs `{missing[0]}`")
     if given.get("vocab", vocab) < vocab:
-        raise SettingError(f"model.vocab is {given['vocab']:,}: the tokenizer has {vocab:,} entries")
+        raise VocabularyError(
+            f"model.vocab is {given['vocab']:,}: the tokenizer has {vocab:,} entries, and each needs a row. "
+            f"Leave vocab out, give at least {vocab:,}, or take a smaller tokenizer"
+        )
     dim, heads = int(given["dim"]), int(given["heads"])
     if "head_dim" not in given and dim % heads:
         raise SettingError(f"model.dim {dim} doesn't divide by {heads} heads: change one, or give head_dim")
@@ -66,6 +76,10 @@ def _check_kind(key: str, value: Any) -> None:
     kind, words = kinds.get(key, (int, "a whole number"))
     if not isinstance(value, kind) or (isinstance(value, bool) and key != "tied"):
         raise SettingError(f"model.{key} is {value!r:.40}: {words} is needed")
+    if isinstance(value, int) and value >= LARGEST:
+        raise SettingError(f"model.{key} is too large: it must be below 2 to the 63rd")
+    if not math.isfinite(value):
+        raise SettingError(f"model.{key} is {value}: a finite number is needed")
     if key != "tied" and not value > 0:
         raise SettingError(f"model.{key} is {value}: it must be above 0")
 
@@ -87,5 +101,8 @@ def _design(given: Mapping[str, Any], vocab: int, context: int) -> Model:
     if not made.causal or made.head is None:
         raise SettingError(f"{path} isn't a model that continues text: it can't be trained here")
     if made.vocab < vocab:
-        raise SettingError(f"{path} has a vocabulary of {made.vocab:,}, the tokenizer {vocab:,} entries")
+        raise VocabularyError(
+            f"{path} has a vocabulary of {made.vocab:,}: the tokenizer has {vocab:,} entries, and each needs "
+            f"a row. Leave vocab out of it, give at least {vocab:,}, or take a smaller tokenizer"
+        )
     return replace(made, context=context)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,9 +14,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from glassgear.errors import FormatError, NotFoundError, SettingError
 from glassgear.measure.machine import free_memory
 from glassgear.model.ledger import ledger
-from glassgear.train.model import model_of
+from glassgear.train.model import LARGEST, SIZES, model_of
+from glassgear.train.tokenizer import entries_of
 
-__all__ = ["DataSettings", "TrainSettings", "check_model", "read_settings"]
+__all__ = ["DataSettings", "TrainSettings", "check_changes", "check_model", "read_settings"]
 
 
 TABLES = ("data", "model", "train")
@@ -117,12 +120,21 @@ class TrainSettings:
             "keep",
         ):
             _least(name, getattr(self, name), 1)
-        for name in ("warmup", "evaluate_batches", "sample_every", "threads", "clip", "weight_decay", "seed"):
+        for name in (
+            "warmup",
+            "evaluate_batches",
+            "sample_every",
+            "threads",
+            "clip",
+            "weight_decay",
+            "eps",
+            "seed",
+        ):
             _least(name, getattr(self, name), 0)
         if not 0 < self.learning_rate < 10:
             raise SettingError(f"learning_rate is {self.learning_rate:g}: it must be above 0 and below 10")
-        if self.seed >= 1 << 63:
-            raise SettingError(f"seed is {self.seed}: it must be below 2 to the 63rd")
+        if self.seed >= LARGEST:
+            raise SettingError("seed is too large: it must be below 2 to the 63rd")
         if not 0 <= self.final_rate <= 1:
             raise SettingError(f"final_rate is {self.final_rate:g}; it is a share of the peak, 0 to 1")
         if len(self.betas) != 2 or not all(0 <= b < 1 for b in self.betas):
@@ -153,7 +165,7 @@ def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) ->
     Raises:
         FormatError: no TOML, an unknown key, or a value of the wrong kind; the message names it.
         SettingError: a value outside what makes sense, sizes of a model that don't fit together, or a
-            change of what isn't there.
+            change of what isn't there or to what it can't be.
     """
     path = Path(path)
     if not path.is_file():
@@ -168,7 +180,9 @@ def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) ->
     for table in TABLES:
         if not isinstance(found.get(table, {} if table == "train" else None), dict):
             raise FormatError(path, f"needs a table `[{table}]`")
-    tables = _changed(found, path, changes or {})
+    changes = changes or {}
+    check_changes(changes)
+    tables = _changed(found, path, changes)
     data = _made(DataSettings, tables["data"], path, "data.")
     made: TrainSettings = _made(
         TrainSettings, tables["train"], path, "train.", data=data, model=tables["model"]
@@ -180,13 +194,16 @@ def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) ->
 def check_model(settings: TrainSettings) -> None:
     """Whether a model can be made as the settings say, before any text is read.
 
-    How many entries a tokenizer from a file has is seen later.
+    That the tokenizer's file isn't there is seen later: a run that has its own copy can do without.
 
     Raises:
+        FormatError: the tokenizer's file is none.
         GlassgearError: as `model_of`.
     """
     size = settings.data.tokenizer
-    made = model_of(settings.model, size if isinstance(size, int) else 1, settings.context)
+    if isinstance(size, str):
+        size = entries_of(Path(size)) if Path(size).is_file() else 1
+    made = model_of(settings.model, size, settings.context)
     if settings.device in ("", "cpu"):
         _check_room(ledger(made).parameters)
 
@@ -214,13 +231,56 @@ def _changed(found: Mapping[str, Any], path: Path, changes: Mapping[str, Any]) -
         tables["train"]["out"] = str(path.parent / tables["train"]["out"])
     for name, value in changes.items():
         table, _, key = name.rpartition(".")
-        if (table or "train") not in TABLES or not key:
-            near = _near(table, set(TABLES))
-            raise SettingError(
-                f"`{name}` can't be set: it should be TABLE.KEY, and no table is `{table}`{near}"
-            )
         tables[table or "train"][key] = value
     return tables
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Whether each change is of a setting that there is, and of its kind; sizes of a model are checked later.
+
+    Args:
+        changes: as `read_settings` takes them.
+
+    Raises:
+        SettingError: one isn't; the message calls it what it was called.
+    """
+    hints: dict[str, dict[str, Any]] = {
+        "data": get_type_hints(DataSettings),
+        "model": dict.fromkeys((*SIZES, "design")),
+        "train": {k: hint for k, hint in get_type_hints(TrainSettings).items() if k not in TABLES},
+    }
+    for name, value in changes.items():
+        table, _, key = name.rpartition(".")
+        known = hints.get(table if "." in name else "train", {})
+        if key not in known:
+            raise SettingError(f"`{name}` can't be set: {_why_not(name, hints)}")
+        if known[key] is not None:
+            _typed(value, known[key], name)
+
+
+def _why_not(name: str, hints: Mapping[str, Mapping[str, Any]]) -> str:
+    """What is wrong with the name of a setting, and which may have been meant."""
+    table, dot, key = name.rpartition(".")
+    if name in hints:
+        return f"it is a table, whose settings are set one by one, such as {name}.{min(hints[name])}"
+    if not key or (dot and not table):
+        return "it should be TABLE.KEY, such as train.steps"
+    if dot and table not in hints:
+        meant = get_close_matches(table, hints, 1)
+        which = f"did you mean `{meant[0]}`?" if meant else f"there are {_list(hints)}"
+        return f"no table is `{table}`; {which}"
+    here = [k for k in hints[table or "train"] if k != "out"]
+    if near := get_close_matches(key, here, 1):
+        return f"did you mean `{near[0]}`?"
+    elsewhere = {k: t for t in hints for k in hints[t] if t != (table or "train")}
+    if near := get_close_matches(key, elsewhere, 1):
+        return f"did you mean `{elsewhere[near[0]]}.{near[0]}`?"
+    asked = [table] if table else list(hints)
+    return "no such setting; " + "; ".join(f"[{t}] has {_list(set(hints[t]) - {'out'})}" for t in asked)
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -241,8 +301,12 @@ def _made(kind: Any, values: Mapping[str, Any], path: Path, prefix: str, **ready
     taken = {}
     for key, value in values.items():
         if key not in names:
-            raise FormatError(path, f"has `{prefix}{key}`, which means nothing here{_near(key, names)}")
-        taken[key] = _typed(value, hints[key], f"{prefix}{key}", path)
+            known = names - {"out"}  # whose place is the file's top
+            raise FormatError(path, f"has `{prefix}{key}`, which means nothing here{_near(key, known)}")
+        try:
+            taken[key] = _typed(value, hints[key], f"{prefix}{key}")
+        except SettingError as trouble:
+            raise FormatError(path, str(trouble)) from trouble
     missing = [f.name for f in fields(kind) if f.name in names - taken.keys() and _required(f)]
     if missing:
         raise FormatError(path, f"lacks `{prefix}{missing[0]}`")
@@ -255,33 +319,65 @@ def _required(field: Any) -> bool:
     return field.default is MISSING and field.default_factory is MISSING
 
 
-def _typed(value: Any, hint: Any, name: str, path: Path) -> Any:
+def _typed(value: Any, hint: Any, name: str) -> Any:
+    """A value of the kind that a setting has.
+
+    Raises:
+        SettingError: it is of another kind, or a number that no setting can be.
+    """
     options = get_args(hint)
     if get_origin(hint) is Literal:
         if value not in options:
-            raise FormatError(path, f"`{name}` is {value!r:.60}; it can be {', '.join(map(repr, options))}")
+            raise SettingError(f"`{name}` is {_shown(value)}; it can be {', '.join(map(repr, options))}")
         return value
     if get_origin(hint) is tuple:
-        inner = options[0]
-        if not isinstance(value, list):
-            raise FormatError(path, f"`{name}` should be a list, found {value!r:.60}")
-        kinds = (str,) if inner is str else (int, float)
-        for entry in value:
-            if not isinstance(entry, kinds) or isinstance(entry, bool):
-                what = "texts" if inner is str else "numbers"
-                raise FormatError(path, f"`{name}` should be a list of {what}, found {entry!r:.60} in it")
-        return tuple(value)
+        return _typed_list(value, options[0], name)
     known = options or (hint,)
     if isinstance(value, bool) and bool not in known:
-        raise FormatError(path, f"`{name}` is {value!r}; a number or a text is needed")
+        raise SettingError(f"`{name}` is {json.dumps(value)}; {_wanted(known, value)} is needed")
+    _check_size(value, name)
     if float in known and isinstance(value, int):
         return float(value)
     if not isinstance(value, known):
-        wanted = " or ".join(
-            {int: "whole number", float: "number", str: "text", bool: "true or false"}[k] for k in known
-        )
-        raise FormatError(path, f"`{name}` is {value!r:.60}; a {wanted} is needed")
+        raise SettingError(f"`{name}` is {_shown(value)}; {_wanted(known, value)} is needed")
     return value
+
+
+def _typed_list(value: Any, inner: type, name: str) -> tuple[Any, ...]:
+    kinds: tuple[type, ...] = (str,) if inner is str else (int, float)
+    what, such = ("texts", '["a.txt"]') if inner is str else ("numbers", "[0.9, 0.95]")
+    if not isinstance(value, list):
+        raise SettingError(f"`{name}` should be a list of {what}, such as {such}; found {_shown(value)}")
+    for entry in value:
+        if not isinstance(entry, kinds) or isinstance(entry, bool):
+            raise SettingError(f"`{name}` should be a list of {what}, found {_shown(entry)} in it")
+        _check_size(entry, name)
+    return tuple(value)
+
+
+def _check_size(value: Any, name: str) -> None:
+    if isinstance(value, int):
+        if not -LARGEST < value < LARGEST:
+            raise SettingError(f"`{name}` is out of range: whole numbers go up to 2 to the 63rd")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise SettingError(f"`{name}` is {value}; a finite number is needed")
+
+
+def _shown(value: Any) -> str:
+    """A value in an error; Python prints no whole number of more than some thousand digits."""
+    try:
+        return f"{value!r:.60}"
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+def _wanted(known: tuple[type, ...], found: Any) -> str:
+    words = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+    kinds = " or ".join(words[kind] for kind in known)
+    if known == (bool,):
+        return kinds
+    quoted = isinstance(found, int | float) and str in known and not isinstance(found, bool)
+    return f"a {kinds}" + (f', such as "{found}",' if quoted else "")
 
 
 def _near(key: str, known: set[str]) -> str:
@@ -290,5 +386,5 @@ def _near(key: str, known: set[str]) -> str:
 
 
 def _least(name: str, value: float, least: float) -> None:
-    if value < least:
+    if not value >= least:  # nor is NaN
         raise SettingError(f"{name} is {value:g}; at least {least:g} is needed")

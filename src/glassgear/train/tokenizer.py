@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from glassgear.errors import SettingError
+from glassgear.errors import FormatError, SettingError
 from glassgear.weights.atomic import replacing
 
-__all__ = ["BOS", "EOS", "UNKNOWN", "train_tokenizer"]
+__all__ = ["BOS", "EOS", "UNKNOWN", "entries", "entries_of", "read_tokenizer", "train_tokenizer"]
 
 UNKNOWN, BOS, EOS = "<unk>", "<s>", "</s>"
 BYTES = tuple(f"<0x{i:02X}>" for i in range(256))
@@ -22,6 +23,44 @@ FIRST = (UNKNOWN, BOS, EOS, *BYTES)
 CONFIG = {
     "unk_token": UNKNOWN, "bos_token": BOS, "eos_token": EOS, "add_bos_token": True, "add_eos_token": False,
 }  # fmt: skip
+
+
+def read_tokenizer(path: Path, name: str = "") -> Any:
+    """A `tokenizers.Tokenizer` from its tokenizer.json.
+
+    Args:
+        path: the file.
+        name: what it is called in an error, if not by its path.
+
+    Raises:
+        FormatError: it is none.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as trouble:  # the library raises nothing more particular
+        raise FormatError(name or path, f"is no tokenizer.json: {trouble}") from trouble
+
+
+def entries(tokenizer: Any) -> int:
+    """How many rows a table needs for every id of a tokenizer: one more than the largest."""
+    return max(tokenizer.get_vocab().values(), default=-1) + 1
+
+
+def entries_of(path: Path) -> int:
+    """The same of a file, which is read once however often it is asked about.
+
+    Raises:
+        FormatError: it is no tokenizer.json.
+    """
+    about = path.stat()
+    return _entries_of(path, about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _entries_of(path: Path, size: int, changed: int) -> int:
+    return entries(read_tokenizer(path))
 
 
 def train_tokenizer(texts: Iterator[str], size: int, path: Path) -> None:

@@ -42,7 +42,8 @@ class Outcome:
 
     Attributes:
         reason: `done`, `paused` (at the step that was asked for; the state is saved), `interrupted` (a
-            signal; it is saved, too) or `diverged`.
+            signal; it is saved, too), `diverged`, or `past`: there were more steps already than the settings
+            ask for, and nothing was done.
         step: steps done.
         loss: of the last step, nats per token.
         validation: last loss on held-out text, nats per token; None if there was no look.
@@ -112,6 +113,9 @@ class Trainer(Steps):
         self.state = self._taken_up()
         if self.ranks.total(self.state.step)[0] != self.state.step * self.ranks.world:
             raise SettingError(f"not all processes see the same checkpoints in {self.folder}")
+        if self.state.step > self.settings.steps:
+            self.tell({"event": "end", "reason": "past", "step": self.state.step})
+            return Outcome("past", self.state.step, self._loss, None, self.folder)
         self.journal = Journal(self.folder, self.state.step, self.ranks.first, self.tell)
         self._begun = True
         reason, model = self._loop(), None
@@ -215,7 +219,10 @@ class Trainer(Steps):
 
         tell = progress if self.ranks.first else None
         other = self._other if checkpoint.checkpoints(self.folder) else None
-        return prepare(self.settings.data, self.folder / "data", tell, other)
+        return prepare(self.settings.data, self.folder / "data", tell, other, self._remade)
+
+    def _remade(self, why: str) -> None:
+        self.tell({"event": "remade", "path": str(self.folder / "data"), "why": why})
 
     def _other(self) -> str:
         return other_run(self.folder, self.settings)
