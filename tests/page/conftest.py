@@ -25,6 +25,33 @@ playwright = pytest.importorskip(
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PROMPT = "Once upon a time, there was a little girl"
 READY = "html[data-ready]"
+PATIENCE = 60  # seconds; a browser on a busy machine is slow
+WATCH = """(() => {
+  let answers = 0;
+  const timers = new Set(), { fetch, setTimeout, clearTimeout } = window;
+  const end = () => { answers--; };
+  const during = (promise) => { answers++; promise.then(end, end); return promise; };
+  window.fetch = (...given) => during(fetch(...given));
+  for (const kind of ["json", "text", "arrayBuffer"]) {
+    const read = Response.prototype[kind];
+    Response.prototype[kind] = function () { return during(read.call(this)); };
+  }
+  window.setTimeout = (work, wait = 0, ...given) => {
+    const timer = setTimeout(() => { timers.delete(timer); work(...given); }, wait);
+    if (wait <= 1000) timers.add(timer);
+    return timer;
+  };
+  window.clearTimeout = (timer) => { timers.delete(timer); clearTimeout(timer); };
+  const idle = () => !answers && !timers.size && document.fonts.status === "loaded";
+  window.watched = { frames: 0, settled: () => (watched.frames = idle() ? watched.frames + 1 : 0) > 3 };
+})()"""
+"""What the page waits for: answers of the server, and timers (the address follows 150 ms after a change)."""
+
+
+def settled(page: Any) -> None:
+    """Wait until nothing is on its way in the page, for some frames: all that was set off has been drawn."""
+    page.evaluate("() => { watched.frames = 0; }")
+    page.wait_for_function("() => watched.settled()")
 
 
 @pytest.fixture(scope="session")
@@ -80,8 +107,9 @@ def visit(browser: Any, address: str, service: Service) -> Iterator[Callable[...
     def go(link: str = "", *, ready: bool = True, quiet: bool = True, **options: Any) -> Any:
         settings = {"viewport": {"width": 1280, "height": 800}, "locale": "en-GB"} | options
         contexts.append(browser.new_context(**settings))
+        contexts[-1].add_init_script(WATCH)
         page = contexts[-1].new_page()
-        page.set_default_timeout(40000)  # browsers on a busy machine are slow
+        page.set_default_timeout(1000 * PATIENCE)
         if quiet:
             page.on(
                 "console",

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from glassgear.serve.models import Models
-from tests.page.conftest import PROMPT
-from tests.page.test_page import QUIET, Visit, state, texts, wait_until
+from tests.page.conftest import PROMPT, settled
+from tests.page.test_page import Visit, state, texts, wait_until
 
 AT = f"#m=stories260K&p={quote(PROMPT)}"
 SHIPPED = "tiny-stories"  # comes with the package, with a vocabulary of its own
@@ -48,6 +48,7 @@ def test_a_second_choice_is_run_too(story: Any) -> None:
     story.click("#change-apply")
     story.wait_for_selector("dialog", state="detached")
     wait_until(story, lambda: bool(state(story, "comparison")))
+    settled(story)
     assert [c["path"] for c in state(story, "changes")] == ["blocks.1.attention", "blocks.2"]
     assert "Layer 2 off" in story.inner_text(".other h3") and "head 0 off" in story.inner_text(".other h3")
     story.click("#change-open")
@@ -55,6 +56,7 @@ def test_a_second_choice_is_run_too(story: Any) -> None:
     story.click(".list-of-changes .chosen button")
     story.click("#change-apply")
     story.wait_for_selector("dialog", state="detached")
+    settled(story)
     assert len(state(story, "changes")) == 2, "what was taken back isn't run"
 
 
@@ -63,6 +65,7 @@ def test_what_a_change_left_equal_is_not_marked(story: Any) -> None:
     story.fill("#change-layer", "0")
     story.click("#change-apply")
     story.wait_for_selector(".machine .node.changed")
+    settled(story)
     marked = story.evaluate(
         "() => [...document.querySelectorAll('.machine .node.changed')].map((node) => node.dataset.value)"
     )
@@ -85,6 +88,7 @@ def test_equal_texts_of_two_vocabularies_are_equal(
     page.fill("#other-model", "stories260K")
     page.click("#other-run")
     page.wait_for_selector("#view-other .two")
+    settled(page)
     assert state(page, "other")["ids"] != state(page, "ids"), "an id stands for another text"
     assert "Same text so far." in page.inner_text("#view-other")
     assert page.locator(".other .chip.differs").count() == 0
@@ -94,6 +98,7 @@ def test_equal_texts_of_two_vocabularies_are_equal(
     page.click("#other-run")
     page.wait_for_selector(".other .chip.differs")
     page.wait_for_selector("#view-other .two")
+    settled(page)
     first = page.evaluate("async () => { const {state} = await import('/js/store.js'); let text = '';"
         "return state.texts.findIndex((one, i) => { text += state.special[i] ? '' : one;"
         "return text.trimStart().length > 'Once upon a time, there was a little '.length; }); }")  # fmt: skip
@@ -128,6 +133,7 @@ def test_what_was_chosen_comes_into_view(visit: Visit, size: tuple[int, int]) ->
     page = visit(AT, viewport={"width": size[0], "height": size[1]})
     page.evaluate("document.querySelector('#views [data-view=sampling]').click()")
     page.wait_for_selector(".stage-card")
+    settled(page)
     if size[0] > 820:
         assert page.evaluate("scrollY") == 0
         return
@@ -145,6 +151,7 @@ def test_the_tabs_word_is_gone_after_a_click(visit: Visit) -> None:
     page.wait_for_selector("#tip:not([hidden])")
     page.click("#views [data-view=lens]")
     page.wait_for_selector(".lens-big .lens-row.decided")
+    settled(page)
     page.wait_for_timeout(1500)  # longer than the rest that a tab's word waits for
     assert page.locator("#tip").is_hidden()
     page.mouse.move(640, 700)
@@ -166,7 +173,7 @@ def test_unknown_model_in_a_link_offers_others(visit: Visit) -> None:
     assert page.locator("#trouble button", has_text="Another model").count() == 1
     page.click("#trouble .primary")
     wait_until(page, lambda: bool(state(page, "run")))
-    page.wait_for_function(QUIET)
+    settled(page)
     assert page.input_value("#prompt") == "hello" and "".join(texts(page)).endswith("hello")
     assert page.locator("#trouble").is_hidden() and page.locator("#tour").is_hidden()
     assert page.locator("#step").is_enabled() and page.locator("#tour-open").is_enabled()
@@ -179,13 +186,13 @@ def test_leaving_the_example_after_a_reload_shows_the_open_layer(visit: Visit) -
     page = visit(f"{AT}&g=blocks.3.ffn&w=blocks.3.ffn.up&u=activation")
     page.click("#tour nav .primary")
     page.wait_for_selector("#explain:not([hidden]) .number")
-    page.wait_for_timeout(400)  # until it is in the address
+    settled(page)  # it is in the address
     page.reload()
     page.wait_for_selector("html[data-ready]")
     page.wait_for_selector("#explain:not([hidden]) .number")
     page.keyboard.press("Escape")
     wait_until(page, lambda: bool(state(page, "model") == "stories260K"))
-    page.wait_for_function(QUIET)
+    settled(page)
     wait_until(page, lambda: page.locator(".machine .node.selected").count() == 1)
     assert state(page, "value").startswith(f"blocks.{state(page, 'open')}.")
 
@@ -206,6 +213,7 @@ def test_all_bars_are_shown_where_they_fit(visit: Visit) -> None:
     page.evaluate("window.said = []")
     page.set_viewport_size({"width": 930, "height": 800})  # too narrow for two pixels each
     wait_until(page, lambda: any("channel 0 to" in text for text in page.evaluate("window.said")))
+    settled(page)
     title = page.evaluate("window.said.filter((text) => text.includes('channel 0 to')).at(-1)")
     shown = (page.locator("#detail canvas").bounding_box()["width"] - 66) / 172
     assert (" of 172" in title) == (shown < 2)
@@ -216,6 +224,7 @@ def test_a_view_exports_what_it_shows(visit: Visit, view: str) -> None:
     page = visit(f"{AT}&v={view}")
     name = {"sampling": "candidates"}.get(view, view)
     wait_until(page, lambda: bool(state(page, name)))
+    settled(page)
     page.click("#export-open")
     assert page.locator("#export_png").count() == page.locator("#export_trace").count() == 0
     with page.expect_download() as download:

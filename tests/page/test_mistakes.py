@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from glassgear.serve.models import Models
-from tests.page.conftest import PROMPT
-from tests.page.test_page import CHIPS, QUIET, Visit, state, texts, wait_until
+from tests.page.conftest import PROMPT, settled
+from tests.page.test_page import CHIPS, Visit, state, texts, wait_until
 from tests.serve.conftest import language_model
 
 AT = f"#m=stories260K&p={quote(PROMPT)}"
@@ -24,7 +24,7 @@ def test_unknown_view_and_language_in_a_link_are_left_out(visit: Visit) -> None:
     assert state(page, "view") == "value" and state(page, "language") == "en"
     page.evaluate("location.hash = '#m=stories260K&p=hi&v=nothing'")
     wait_until(page, lambda: bool(state(page, "prompt") == "hi"))
-    page.wait_for_function(QUIET)
+    settled(page)
     assert state(page, "view") == "value"
 
 
@@ -37,6 +37,7 @@ def test_prompts_are_compared_where_they_end(visit: Visit) -> None:
     page.fill("#other-prompt", "Tom had a blue ball.")
     page.click("#other-run")
     page.wait_for_selector(".matrix button")
+    settled(page)
     found = state(page, "comparison")
     assert found["token"] == len(texts(page)) - 1
     assert found["other_token"] == len(state(page, "other")["ids"]) - 1
@@ -52,6 +53,7 @@ def test_other_vocabularies_are_said_and_shown_side_by_side(visit: Visit, storie
     page.fill("#other-model", "small")
     page.click("#other-run")
     page.wait_for_selector("#view-other .two")
+    settled(page)
     assert "other vocabularies" in page.inner_text("#view-other")
     assert page.locator("#view-other .two .terms tr").count() == 16
     assert "can't be compared number by number" in page.inner_text("#view-other .notice")
@@ -101,10 +103,11 @@ def test_values_of_the_text_before_are_marked(visit: Visit) -> None:
     assert page.locator("body.stale").count() == 1 and page.locator("body.running").count() == 0
     page.click("#step")
     wait_until(page, lambda: len(state(page, "ids")) > state(page, "promptLength"))
-    page.wait_for_timeout(200)
+    settled(page)
     assert page.locator("body.stale").count() == 1, "a step of the older text doesn't make it the new one"
     page.click("#trouble .primary")
     page.wait_for_selector("#trouble", state="hidden")
+    settled(page)
     assert page.input_value("#prompt") == PROMPT and page.locator("body.stale").count() == 0
     page.fill("#prompt", "The dog")
     page.press("#prompt", "Enter")
@@ -113,10 +116,17 @@ def test_values_of_the_text_before_are_marked(visit: Visit) -> None:
 
 
 def test_older_values_are_dimmed_while_a_prompt_runs(story: Any) -> None:
-    story.route("**/api/runs", lambda route: (story.wait_for_timeout(300), route.continue_()))
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    story.route("**/api/runs", hold)
     story.fill("#prompt", "The dog")
     story.press("#prompt", "Enter")
     story.wait_for_selector("body.running")
+    wait_until(story, lambda: bool(held))
+    held[0].continue_()
     story.wait_for_function("() => !document.body.classList.contains('running')")
     story.unroute("**/api/runs")
 
@@ -139,7 +149,7 @@ def test_play_is_off_where_a_step_is(visit: Visit) -> None:
     assert page.locator("#play").is_disabled() == page.locator("#step").is_disabled() is True
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press(" ")
-    page.wait_for_timeout(300)
+    settled(page)
     assert not state(page, "playing") and page.locator("#status.bad").count() == 0
 
 
@@ -158,7 +168,7 @@ def test_leaving_the_tour_at_the_example_brings_everything_back(visit: Visit, wa
     else:
         page.click("#tour nav .icon" if way == "✕" else "#tour-open")
     wait_until(page, lambda: bool(state(page, "model") == "stories260K"))
-    page.wait_for_function(QUIET)
+    settled(page)
     assert page.input_value("#prompt") == PROMPT and state(page, "tour") == ""
     assert "".join(texts(page)).endswith(PROMPT)
 
@@ -166,7 +176,7 @@ def test_leaving_the_tour_at_the_example_brings_everything_back(visit: Visit, wa
 @pytest.mark.parametrize("size", [(800, 600), (600, 900)])
 def test_small_windows_open_at_the_top(visit: Visit, size: tuple[int, int]) -> None:
     page = visit(AT, viewport={"width": size[0], "height": size[1]})
-    page.wait_for_timeout(800)
+    settled(page)
     assert page.evaluate("scrollY") == 0
     assert page.locator(".bar").bounding_box()["y"] == 0
     lefts = [page.locator(f"#{name}").bounding_box()["x"] for name in ("left", "middle", "right")]
@@ -180,7 +190,7 @@ def test_models_of_stories_begin_with_one(visit: Visit, stories: Models) -> None
     assert page.input_value("#prompt") == "Once upon a time, Lily had a red ball. One day"
     page.select_option("#model", "stories260K")
     wait_until(page, lambda: bool(state(page, "model") == "stories260K"))
-    page.wait_for_function(QUIET)
+    settled(page)
     assert page.input_value("#prompt") == "The cat sat on the mat because it"
 
 
@@ -189,6 +199,6 @@ def test_one_token_is_one_token_and_formulas_are_plain(visit: Visit) -> None:
     assert len(texts(page)) == 1
     assert "1 token" in page.inner_text("#text header") and "1 tokens" not in page.inner_text("body")
     page.evaluate("async () => (await import('/js/store.js')).set({gear: ''})")
-    page.wait_for_timeout(200)
+    settled(page)
     formula = page.inner_text("#gear-card .formula")
     assert "context" in formula and "`" not in formula

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote
 
 import pytest
 
 from glassgear.lab.experiments.worked_example import TOKENS
-from tests.page.conftest import PROMPT, READY
-from tests.page.test_history import AT, SETTLED, choose, entries, runs_asked
-from tests.page.test_page import CHIPS, QUIET, cell, state, texts, value, wait_for_tokens, wait_until
+from tests.page.conftest import PROMPT, READY, settled
+from tests.page.test_history import AT, choose, entries, runs_asked
+from tests.page.test_page import CHIPS, cell, state, texts, value, wait_for_tokens, wait_until
 
 Visit = Callable[..., Any]
 DOWN = "blocks.0.ffn.down"
@@ -41,8 +41,8 @@ def shows(page: Any, path: str, token: int, index: int) -> None:
 
 def said(page: Any) -> dict[str, list[str]]:
     """What the address says, when it has settled."""
-    page.wait_for_timeout(SETTLED)
-    return parse_qs(urlsplit(page.url).fragment, keep_blank_values=True)
+    settled(page)
+    return parse_qs(page.evaluate("location.hash").removeprefix("#"), keep_blank_values=True)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_an_explanation_goes_with_the_token(number: Any) -> None:
     number.keyboard.press("Escape")
     number.wait_for_selector("#explain", state="hidden")
     click_token(number, 4)
-    number.wait_for_timeout(SETTLED)
+    settled(number)
     assert explained(number) == [], "what was closed stays closed"
 
 
@@ -76,7 +76,7 @@ def test_stepping_takes_the_explanation_along_without_an_entry(number: Any) -> N
     shows(number, DOWN, last - 1, 17)
     number.click("#step")
     wait_for_tokens(number, last + 2)
-    number.wait_for_function(QUIET)
+    settled(number)
     shows(number, DOWN, state(number, "tokensRun") - 1, 17)
     number.click("#back")
     wait_for_tokens(number, last + 1)
@@ -94,12 +94,50 @@ def test_inputs_fall_away_and_do_not_lead_back_to_the_old_token(number: Any) -> 
     number.keyboard.press("ArrowLeft")
     token = len(texts(number)) - 2
     shows(number, DOWN, token, 17)
+    settled(number)
     assert (state(number, "value"), state(number, "index")) == (DOWN, [17])
     assert entries(number) == begun, "what falls away with a step is no choice"
     follow.click()
     wait_until(number, lambda: len(explained(number)) == 2)
-    number.wait_for_timeout(SETTLED)
+    settled(number)
     assert state(number, "token") == token and explained(number)[1][1] == token
+
+
+def test_a_crumb_of_the_trail_shows_where_its_number_lies(number: Any) -> None:
+    last = len(texts(number)) - 1
+    for level in (2, 3):
+        number.locator("#explain [data-follow]").first.click()
+        wait_until(number, lambda n=level: len(explained(number)) == n)  # type: ignore[misc]
+    settled(number)
+    (path, token, index), begun = explained(number)[1], entries(number)
+    assert (state(number, "value"), state(number, "index")) != (path, index)
+    number.locator("#explain .trail button").nth(1).click()
+    wait_until(number, lambda: state(number, "value") == path)
+    settled(number)
+    assert (state(number, "token"), state(number, "index")) == (token, index)
+    assert len(explained(number)) == 2
+    number.locator("#explain .trail button").first.click()
+    shows(number, DOWN, last, 17)
+    settled(number)
+    assert (state(number, "value"), state(number, "token"), state(number, "index")) == (DOWN, last, [17])
+    assert entries(number) == begun + 2, "each crumb is one entry"
+
+
+def test_a_crumb_leads_back_to_its_token(visit: Visit) -> None:
+    page = visit(f"{AT}&w=blocks.0.attention.mixed&i=1,2")
+    page.wait_for_selector("#explain:not([hidden]) .number")
+    [(path, last, index)] = explained(page)
+    inputs = page.locator("#explain [data-follow]")
+    titles = [one.get_attribute("title") for one in inputs.all()]
+    inputs.nth(next(i for i, title in enumerate(titles) if f"token {last} " not in title)).click()
+    wait_until(page, lambda: len(explained(page)) == 2)
+    settled(page)
+    assert state(page, "token") == explained(page)[1][1] < last
+    page.locator("#explain .trail button").first.click()
+    wait_until(page, lambda: explained(page) == [(path, last, index)])
+    settled(page)
+    assert explained(page) == [(path, last, index)], "the token goes with it, and nothing else"
+    assert (state(page, "value"), state(page, "token"), state(page, "index")) == (path, last, index)
 
 
 def test_an_explanation_closes_where_there_is_no_such_number(visit: Visit) -> None:
@@ -124,7 +162,7 @@ def compare(page: Any, prompt: str, model: str = "") -> None:
         page.fill("#other-model", model)
     page.click("#other-run")
     page.wait_for_selector(".other .chip")
-    page.wait_for_function(QUIET)
+    settled(page)
 
 
 def beside(page: Any) -> tuple[str, str, list[int]]:
@@ -139,7 +177,7 @@ def test_a_link_keeps_the_second_prompt(story: Any, visit: Visit) -> None:
     compare(story, OTHER)
     link = said(story)
     assert link["q"] == [OTHER] and "b" not in link
-    copy = visit("#" + story.url.split("#")[1])
+    copy = visit(story.evaluate("location.hash"))
     copy.wait_for_selector(".matrix button")
     assert beside(copy) == beside(story) and copy.inner_text(".other h3") == story.inner_text(".other h3")
     story.reload()
@@ -154,7 +192,7 @@ def test_a_link_keeps_the_second_model(story: Any, visit: Visit) -> None:
     compare(story, "".join(TOKENS), "worked-example")
     link = said(story)
     assert link["q"] == ["".join(TOKENS)] and link["b"] == ["worked-example"]
-    copy = visit("#" + story.url.split("#")[1])
+    copy = visit(story.evaluate("location.hash"))
     copy.wait_for_selector(".other .chip")
     assert beside(copy) == beside(story) and beside(copy)[0] == "worked-example"
 
@@ -163,18 +201,16 @@ def test_back_and_forward_bring_the_second_run(story: Any) -> None:
     asked, run, begun = runs_asked(story), state(story, "run"), entries(story)
     compare(story, OTHER)
     first = beside(story)
-    story.wait_for_timeout(SETTLED)
     compare(story, "The dog ran")
     second = beside(story)
     assert entries(story) == begun + 2
     story.go_back()
     wait_until(story, lambda: beside(story)[:2] == first[:2])
-    story.wait_for_function(QUIET)
-    story.wait_for_timeout(SETTLED)
+    settled(story)
     story.go_back()
     story.wait_for_selector(".other", state="detached")
+    settled(story)
     assert state(story, "view") == "value"
-    story.wait_for_timeout(SETTLED)
     story.evaluate("history.go(2)")
     story.wait_for_selector(".other .chip")
     wait_until(story, lambda: beside(story) == second and state(story, "view") == "compare")
@@ -185,6 +221,7 @@ def test_back_and_forward_bring_the_second_run(story: Any) -> None:
 def test_a_second_model_that_is_not_there_leaves_the_first_run(visit: Visit) -> None:
     page = visit(f"{AT}&v=lens&b=storys260K", quiet=False)
     page.wait_for_selector("#trouble:not([hidden])")
+    settled(page)
     assert "storys260K" in page.inner_text("#trouble")
     assert state(page, "other") is None and state(page, "view") == "lens"
     assert "".join(texts(page)).endswith(PROMPT) and said(page)["b"] == ["storys260K"]
@@ -226,8 +263,8 @@ def test_a_clicked_token_is_an_entry(number: Any) -> None:
     assert entries(number) == begun + 1, "the same token twice is one entry"
     number.go_back()
     shows(number, DOWN, last, 17)
+    settled(number)
     assert state(number, "token") == last
-    number.wait_for_timeout(SETTLED)
     number.go_forward()
     shows(number, DOWN, 3, 17)
     assert entries(number) == begun + 1
@@ -235,7 +272,7 @@ def test_a_clicked_token_is_an_entry(number: Any) -> None:
 
 def test_a_clicked_row_of_the_heatmap_is_an_entry(story: Any) -> None:
     choose(story, DOWN)
-    story.wait_for_timeout(600)
+    settled(story)
     last, begun = state(story, "token"), entries(story)
     x, y = cell(story, "#heat", 3, 0)
     story.mouse.click(x - 40, y)  # its label
@@ -243,6 +280,7 @@ def test_a_clicked_row_of_the_heatmap_is_an_entry(story: Any) -> None:
     assert entries(story) == begun + 1 and explained(story) == []
     story.go_back()
     wait_until(story, lambda: state(story, "token") == last)
+    settled(story)
     assert state(story, "value") == DOWN
 
 
@@ -251,8 +289,7 @@ def test_playing_with_an_open_explanation_makes_no_entry(number: Any) -> None:
     number.click("#play")
     number.wait_for_function(f"() => document.querySelectorAll('{CHIPS}').length >= {count + 3}")
     number.click("#play")
-    number.wait_for_function(QUIET)
-    number.wait_for_timeout(SETTLED)
+    settled(number)
     shows(number, DOWN, state(number, "tokensRun") - 1, 17)
     assert entries(number) == begun
 
@@ -260,7 +297,7 @@ def test_playing_with_an_open_explanation_makes_no_entry(number: Any) -> None:
 def test_a_token_clicked_on_a_link_leaves_the_page_open(visit: Visit) -> None:
     page = visit(f"#m=stories260K&p={quote(PROMPT)}&s=t0&t=5")
     click_token(page, 2)
-    page.wait_for_timeout(SETTLED)
+    settled(page)
     page.go_back()
     wait_until(page, lambda: state(page, "token") == 5)
     assert page.title() == "Glassgear"

@@ -6,6 +6,7 @@ import json
 import re
 import statistics
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, unquote_plus
@@ -14,13 +15,15 @@ import httpx
 import pytest
 
 from glassgear.serve.models import Models
-from tests.page.conftest import PROMPT, READY
+from tests.page.conftest import PATIENCE, PROMPT, READY, settled
 from tests.serve.conftest import language_model
 from tests.trees import TREES
 
 Visit = Callable[..., Any]
 CHIPS = "#text > .chips .chip"
-QUIET = "() => document.body.getAttribute('aria-busy') !== 'true'"
+FLOWED = """() => { window.flowed = false; new MutationObserver(() => {
+    window.flowed ||= Boolean(document.querySelector('.flowing'));
+    }).observe(document.body, {attributeFilter: ['class'], subtree: true}); }"""
 
 
 def texts(page: Any) -> list[str]:
@@ -37,19 +40,18 @@ def state(page: Any, name: str) -> Any:
 
 
 def wait_until(page: Any, holds: Callable[[], bool]) -> None:
-    """Ask again and again; ten seconds at most."""
-    for _ in range(200):
-        if holds():
-            return
+    """Ask again and again, while there is patience."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, f"it didn't come about within {PATIENCE} seconds"
         page.wait_for_timeout(50)
-    raise AssertionError("it didn't come about within ten seconds")
 
 
 def value(page: Any, path: str, token: int, index: int) -> float:
     """A number, asked of the server."""
     run = state(page, "run")
     base = page.url.split("#")[0]
-    answer = httpx.get(f"{base}api/runs/{run}/value", params={"path": path, "token": token})
+    answer = httpx.get(f"{base}api/runs/{run}/value", params={"path": path, "token": token}, timeout=PATIENCE)
     return float(struct.unpack_from("<f", answer.content, 4 * index)[0])
 
 
@@ -71,6 +73,7 @@ def test_page_loads_and_runs_what_the_link_says(story: Any) -> None:
     assert "".join(texts(story)).replace("∅", "").replace("<s>", "").strip() == PROMPT
     story.wait_for_function("() => document.querySelectorAll('.candidates li').length === 10")
     story.wait_for_function("() => document.querySelectorAll('.lens-row').length === 5")  # one row a layer
+    settled(story)
     assert story.locator("#machine .node.selected").count() == 1
 
 
@@ -106,8 +109,8 @@ def test_steps_are_made_and_taken_back(story: Any) -> None:
     count = len(texts(story))
     story.click("#step")
     wait_for_tokens(story, count + 1)
-    best = story.locator(".candidates li").count()
-    assert best == 10
+    settled(story)
+    assert story.locator(".candidates li").count() == 10
     story.evaluate("document.activeElement.blur()")
     story.keyboard.press("n")
     wait_for_tokens(story, count + 2)
@@ -136,17 +139,18 @@ def test_play_and_pause(story: Any) -> None:
     count = len(texts(story))
     story.evaluate("document.activeElement.blur()")
     story.keyboard.press(" ")
-    assert story.locator("#play").get_attribute("aria-pressed") == "true"
+    story.wait_for_selector("#play[aria-pressed=true]")
     story.wait_for_function(f"() => document.querySelectorAll('{CHIPS}').length >= {count + 3}")
     story.keyboard.press(" ")
     story.wait_for_function("() => document.querySelector('#play').getAttribute('aria-pressed') === 'false'")
-    story.wait_for_timeout(500)
+    settled(story)  # a step may have been under way
     stopped = len(texts(story))
     story.wait_for_timeout(700)
     assert len(texts(story)) == stopped
 
 
 def test_another_candidate_is_taken_by_a_click(story: Any) -> None:
+    settled(story)
     count = len(texts(story))
     other = story.locator(".candidates button").nth(2)
     wanted = int(other.get_attribute("data-id"))
@@ -158,7 +162,7 @@ def test_another_candidate_is_taken_by_a_click(story: Any) -> None:
 def test_hover_tells_the_number_under_the_cursor(story: Any) -> None:
     story.click("#machine .node[data-value='blocks.0.ffn_norm']")
     story.wait_for_function("() => document.querySelector('#trail').innerText.includes('Norm')")
-    story.wait_for_timeout(600)
+    settled(story)
     story.mouse.move(*cell(story, "#heat", 3, 17))
     expected = value(story, "blocks.0.ffn_norm", 3, 17)
     shown = story.evaluate(f"async () => (await import('/js/format.js')).number({expected}, 6)")
@@ -172,7 +176,7 @@ def test_hovered_token_shows_what_it_reads(story: Any) -> None:
     ).count() else story.click("#machine .node[data-value='blocks.0.attention.weights']")
     story.wait_for_selector("#attention:not([hidden])")
     story.wait_for_function("() => document.querySelectorAll('.heads button').length === 8")
-    story.wait_for_timeout(500)
+    settled(story)
     story.mouse.move(*cell(story, "#attention", 4, 2))
     story.wait_for_function("() => document.querySelectorAll('#reads .chip').length === 5")
     weights = [
@@ -183,12 +187,12 @@ def test_hovered_token_shows_what_it_reads(story: Any) -> None:
     story.wait_for_function(
         "() => document.querySelectorAll('.heads button')[5].getAttribute('aria-pressed') === 'true'"
     )
-    assert "head 5" in story.inner_text("#readout")
+    wait_until(story, lambda: "head 5" in story.inner_text("#readout"))
 
 
 def test_number_is_followed_through_three_levels_and_back(story: Any) -> None:
     story.click("#machine .node[data-value='blocks.0.ffn.down']")
-    story.wait_for_timeout(600)
+    settled(story)
     story.mouse.click(*cell(story, "#heat", 3, 17))
     story.wait_for_selector("#explain:not([hidden]) .number")
     expected = value(story, "blocks.0.ffn.down", 3, 17)
@@ -212,7 +216,7 @@ def test_number_is_followed_through_three_levels_and_back(story: Any) -> None:
 
 def test_terms_add_up_to_the_number(story: Any) -> None:
     story.click("#machine .node[data-value='blocks.0.attention.output']")
-    story.wait_for_timeout(600)
+    settled(story)
     story.mouse.click(*cell(story, "#heat", 2, 5))
     story.wait_for_selector("#explain .terms")
     while story.locator("#explain [data-key=more]").count():
@@ -224,7 +228,7 @@ def test_terms_add_up_to_the_number(story: Any) -> None:
 def test_click_is_answered_at_once(story: Any) -> None:
     # How quickly is measured by benchmarks/page.py; here a machine may be busy.
     story.click("#machine .node[data-value='blocks.0.ffn.down']")
-    story.wait_for_timeout(800)
+    settled(story)
     took = []
     for channel in (3, 11, 20, 33, 41, 50):
         x, y = cell(story, "#heat", 3, channel)
@@ -239,7 +243,7 @@ def test_click_is_answered_at_once(story: Any) -> None:
         )
         took.append(story.evaluate("window.took"))
         story.evaluate("async () => (await import('/js/explain.js')).close()")
-        story.wait_for_timeout(150)
+        settled(story)
     assert min(took) <= 1000, took
 
 
@@ -252,6 +256,7 @@ def test_head_is_switched_off_beside_the_original(story: Any) -> None:
     story.click("#change-apply")
     story.wait_for_selector(".other .chip")
     story.wait_for_selector(".matrix button")
+    settled(story)
     assert "head 3 off" in story.inner_text(".other h3")
     cells = {b.get_attribute("aria-label"): b for b in story.locator(".matrix button").all()}
     assert "0 %" in next(name for name in cells if name.startswith("Layer 0 · Output"))
@@ -281,7 +286,7 @@ def test_second_prompt_is_compared(story: Any) -> None:
 
 def test_sliders_need_no_run_of_the_model(visit: Visit) -> None:
     story = visit(f"#m=stories260K&p={quote(PROMPT)}&s=t1,p1,m0")
-    story.wait_for_timeout(1200)
+    settled(story)
     assert story.locator(".candidates .out").count() == 0
     asked: list[str] = []
     story.on("request", lambda request: asked.append(request.url))
@@ -302,18 +307,19 @@ def test_sliders_need_no_run_of_the_model(visit: Visit) -> None:
 
 def test_late_answers_are_ignored(visit: Visit) -> None:
     page = visit(f"#m=stories260K&p={quote(PROMPT)}&s=t1,p1,m0")
-    page.wait_for_timeout(900)
+    settled(page)
     page.evaluate(
         """() => { const before = window.fetch; window.fetch = async (at, options) => {
         const answer = await before(at, {...options, signal: undefined});
-        if (String(at).includes('top_k=1&')) await new Promise((done) => setTimeout(done, 900));
+        if (String(at).includes('top_k=1&')) await new Promise((done) => { window.late = done; });
         return answer; }; }"""
     )
     page.locator("#s-top_k").fill("1")
-    page.wait_for_timeout(120)
+    page.wait_for_function("() => window.late")  # the answer is there, and held back
     page.locator("#s-top_k").fill("5")
     page.wait_for_function("() => document.querySelectorAll('.candidates .out').length === 5")
-    page.wait_for_timeout(1300)
+    page.evaluate("window.late()")
+    settled(page)
     assert page.locator(".candidates .out").count() == 5, "the answer for top-k 1 came late"
 
 
@@ -321,7 +327,7 @@ def test_language_is_switched(story: Any) -> None:
     story.click("#language")
     story.wait_for_function("() => document.documentElement.lang === 'zh-CN'")
     assert story.inner_text("#tour-open") == "导览"
-    assert "嵌入" in story.inner_text("#machine")
+    wait_until(story, lambda: "嵌入" in story.inner_text("#machine"))
     for element in story.locator("[data-text]").all():
         words = element.inner_text()
         assert not words or words in ("Top-k", "Top-p", "Min-p") or re.search(r"[\u4e00-\u9fff]", words), (
@@ -337,21 +343,23 @@ def test_shared_link_opens_the_same_view(story: Any, visit: Visit) -> None:
     story.click("#step")
     wait_for_tokens(story, count + 1)
     story.click("#machine .node[data-value='blocks.0.ffn.down']")
-    story.wait_for_timeout(600)
+    settled(story)
     story.mouse.click(*cell(story, "#heat", 3, 17))
     story.wait_for_selector("#explain .number")
-    story.wait_for_timeout(400)
-    link, number = story.url.split("#")[1], story.inner_text("#explain .number")
-    other = visit("#" + link)
+    settled(story)
+    link, number = story.evaluate("location.hash"), story.inner_text("#explain .number")
+    other = visit(link)
     other.wait_for_selector("#explain .number")
+    settled(other)
     assert other.inner_text("#explain .number") == number
     assert texts(other) == texts(story)
     for name in ("gear", "value", "token", "index", "prompt", "sampling", "model"):
         assert state(other, name) == state(story, name), name
-    assert unquote_plus(other.url).count(PROMPT) == 1
+    assert unquote_plus(other.evaluate("location.hash")).count(PROMPT) == 1
 
 
 def test_keys_walk_through_tokens_gears_and_layers(story: Any) -> None:
+    settled(story)
     story.evaluate("document.activeElement.blur()")
     at = state(story, "token")
     story.keyboard.press("ArrowLeft")
@@ -371,7 +379,6 @@ def test_keys_walk_through_tokens_gears_and_layers(story: Any) -> None:
     ):
         story.keyboard.press(str(number))
         assert state(story, "view") == name
-        story.wait_for_timeout(150)
     story.keyboard.press("?")
     assert story.locator("dialog[open]").count() == 1
     story.keyboard.press("Escape")
@@ -379,7 +386,7 @@ def test_keys_walk_through_tokens_gears_and_layers(story: Any) -> None:
 
 
 def test_heatmap_is_walked_with_keys(story: Any) -> None:
-    story.wait_for_timeout(500)
+    settled(story)
     story.locator("#heat canvas").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
         story.keyboard.press(key)
@@ -394,11 +401,9 @@ def test_tour_shows_what_it_speaks_of(story: Any) -> None:
     story.click("#tour-open")
     seen = []
     while story.locator("#tour:not([hidden])").count():
-        story.wait_for_timeout(250)
-        story.wait_for_function(QUIET)
+        settled(story)
         seen.append((story.inner_text("#tour h2"), state(story, "value"), state(story, "view")))
         story.click("#tour nav .primary")
-        story.wait_for_timeout(60)
     assert len(seen) == 18
     by_title = {title.split("\n")[0].split("  ")[0]: (path, view) for title, path, view in seen}
     shown = {re.sub(r"\s*\d+ / \d+", "", title): place for title, place in by_title.items()}
@@ -413,6 +418,7 @@ def test_cache_grows_with_each_token(story: Any) -> None:
     story.keyboard.press("Escape")
     story.evaluate("async () => (await import('/js/store.js')).set({view: 'cache'})")
     story.wait_for_selector(".cache-column")
+    settled(story)
     count = story.locator(".cache-column").count()
     story.click("#step")
     story.wait_for_function(f"() => document.querySelectorAll('.cache-column').length === {count + 1}")
@@ -469,6 +475,7 @@ def test_words_are_legible_in_both_themes(visit: Visit, theme: str) -> None:
 
 
 def test_everything_that_can_be_used_has_a_name(story: Any) -> None:
+    settled(story)
     nameless = story.evaluate(
         """() => [...document.querySelectorAll('button, select, input, canvas[tabindex], [role=button]')]
         .filter((e) => e.offsetParent !== null || e.closest('svg'))
@@ -482,16 +489,19 @@ def test_everything_that_can_be_used_has_a_name(story: Any) -> None:
 def test_nothing_moves_where_people_ask_for_it(visit: Visit) -> None:
     page = visit(f"#m=stories260K&p={quote(PROMPT)}", reduced_motion="reduce")
     count = len(texts(page))
+    page.evaluate(FLOWED)
     page.click("#step")
     wait_for_tokens(page, count + 1)
-    assert page.locator(".flowing").count() == 0
+    settled(page)
+    assert not page.evaluate("window.flowed")
     moving = visit(f"#m=stories260K&p={quote(PROMPT)}", reduced_motion="no-preference")
+    moving.evaluate(FLOWED)
     moving.click("#step")
-    moving.wait_for_selector(".flowing")
+    moving.wait_for_function("() => window.flowed")
 
 
 def test_view_is_exported(story: Any) -> None:
-    story.wait_for_timeout(800)
+    settled(story)
     for choice, ending in (
         ("#export_json", "json"),
         ("#export_svg", "svg"),
@@ -521,12 +531,12 @@ def test_five_hundred_tokens_stay_smooth(visit: Visit) -> None:
     page = visit(f"#m=stories260K&p={quote(PROMPT)}", viewport={"width": 1920, "height": 1080})
     page.fill("#prompt", "One day a dog and a cat went to the park. " * 20)
     page.press("#prompt", "Enter")
-    page.wait_for_function(f"() => document.querySelectorAll('{CHIPS}').length > 300", timeout=60000)
-    page.wait_for_timeout(1500)
+    page.wait_for_function(f"() => document.querySelectorAll('{CHIPS}').length > 300")
+    settled(page)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "/value" in request.url else None)
     page.click("#machine .node[data-value='blocks.0.ffn.gate']")
-    page.wait_for_timeout(1200)
+    settled(page)
     assert 1 <= sum("first=" in url for url in asked) <= 6, "only the rows in view are fetched"
     times = page.evaluate(
         """async () => { const canvas = document.querySelector('#heat canvas'), took = [];
@@ -543,6 +553,7 @@ def test_five_hundred_tokens_stay_smooth(visit: Visit) -> None:
 def test_every_form_of_model_is_drawn(visit: Visit, stories: Models, name: str) -> None:
     stories.add(name, language_model(name))
     page = visit(f"#m={quote(name)}&p=1+2+3+4", quiet=False)  # errors of scripts still fail it
+    settled(page)
     assert page.locator("#machine .node").count() > 4
     overlaps = page.evaluate(
         """() => { const boxes = [...document.querySelectorAll('#machine .node > rect.face')]
@@ -557,7 +568,7 @@ def test_every_form_of_model_is_drawn(visit: Visit, stories: Models, name: str) 
         """() => [...document.querySelectorAll('#machine .node')].pop()
         .dispatchEvent(new MouseEvent('click', {bubbles: true}))"""
     )
-    page.wait_for_timeout(200)
+    settled(page)
     page.evaluate("async () => { const {set} = await import('/js/store.js'); set({focus: 'blocks.0'}); }")
-    page.wait_for_timeout(150)
+    settled(page)
     assert page.locator("#machine .node").count() > 0

@@ -10,7 +10,8 @@ import pytest
 
 from glassgear.loading import load
 from glassgear.serve.models import Models
-from tests.page.test_page import QUIET, Visit, state, wait_until
+from tests.page.conftest import settled
+from tests.page.test_page import Visit, state, wait_until
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WALKS = {"en": DOCS / "see_inside.md", "zh": DOCS / "see_inside.zh.md"}
@@ -38,7 +39,7 @@ def page(visit: Visit, stories: Models, smollm2: Path, language: str) -> Any:
     opened.fill("#prompt", prompt[1])
     opened.click("#go")
     wait_until(opened, lambda: len(state(opened, "texts")) == 5)
-    opened.wait_for_function(QUIET)
+    settled(opened)
     return opened
 
 
@@ -65,6 +66,7 @@ def test_the_head_that_reads_the_previous_token(page: Any, language: str) -> Non
     assert f"**{button.inner_text()}**" in text
     button.click()
     page.wait_for_selector(".ranking li")
+    settled(page)
     assert (
         page.locator(".ranking button").first.get_attribute("data-key")
         == f"R blocks.{layer}.attention {head}"
@@ -81,6 +83,7 @@ def test_the_layer_that_prefers_the_answer(page: Any, language: str) -> None:
     assert layer is not None
     tab(page, "lens")
     page.wait_for_selector(".lens-mark")
+    settled(page)
     found = state(page, "lens")
     assert found["decided"] == int(layer[1] or layer[2])
     assert "·" + found["final"]["text"].strip() == "·cold" and "`·cold`" in text
@@ -95,6 +98,7 @@ def test_what_top_p_removed(page: Any, language: str) -> None:
     removed, before = (figures[1], figures[2]) if figures[1] else (figures[4], figures[3])
     tab(page, "sampling")
     page.wait_for_selector("[data-stage=top-p] s")
+    settled(page)
     stage = next(one for one in state(page, "candidates")["stages"] if one["name"] == "top-p")
     assert stage["removed_count"] == int(removed) and stage["kept"] + stage["removed_count"] == int(before)
     whole = re.search(r"removed|去掉了", text)

@@ -12,8 +12,8 @@ import pytest
 
 from glassgear.lab.experiments.worked_example import TOKENS, printed
 from glassgear.serve.models import Models
-from tests.page.conftest import PROMPT
-from tests.page.test_page import CHIPS, QUIET, Visit, state, texts, wait_until
+from tests.page.conftest import PROMPT, settled
+from tests.page.test_page import CHIPS, Visit, state, texts, wait_until
 
 AT = f"#m=stories260K&p={quote(PROMPT)}"
 WEIGHTS = "attention.weights&token="  # in the address of what a token reads
@@ -42,8 +42,10 @@ def reader(page: Any) -> int:
 
 
 def test_a_token_under_the_pointer_shades_what_it_reads(story: Any, weights: list[np.ndarray]) -> None:
+    settled(story)
     quiet_chip(story, 5).hover()
     wait_until(story, lambda: reader(story) == 5)
+    settled(story)
     read = weights[0].mean(axis=0)[5]
     best = int(read.argmax())
     label = story.evaluate(f"async () => (await import('/js/pieces.js')).quoted({{text: (await "
@@ -59,34 +61,41 @@ def test_a_token_under_the_pointer_shades_what_it_reads(story: Any, weights: lis
     assert shades == expected, "what comes later has no weight"
     story.mouse.move(640, 400)
     wait_until(story, lambda: reader(story) == -1)
+    settled(story)
     assert not any(story.evaluate(SHADES))
 
 
 def test_head_and_layer_of_the_reading_are_chosen(story: Any, weights: list[np.ndarray]) -> None:
     story.locator(".reading select").nth(0).select_option("2")
     story.locator(".reading select").nth(1).select_option("3")
+    settled(story)
     quiet_chip(story, 6).hover()
     wait_until(story, lambda: reader(story) == 6)
+    settled(story)
     best = weights[2][3][6].max()
     assert re.search(rf"reads .*{100 * best:.0f} ?%", story.inner_text(".reading p"))
     assert state(story, "open") == 2
 
 
 def test_focus_by_key_shows_the_same(story: Any) -> None:
+    settled(story)
     quiet_chip(story, 3).focus()
     story.keyboard.press("Tab")
     wait_until(story, lambda: reader(story) == 4)
+    settled(story)
     said = story.inner_text(".reading p")
     story.evaluate("document.activeElement.blur()")
     wait_until(story, lambda: reader(story) == -1)
     quiet_chip(story, 4).hover()
     wait_until(story, lambda: reader(story) == 4)
+    settled(story)
     assert story.inner_text(".reading p") == said
 
 
 def test_reading_is_one_small_request_and_is_kept(story: Any) -> None:
     asked: list[int] = []  # tokens; one that the pointer only passed over may be among them
     story.on("request", lambda request: asked.extend(map(int, re.findall(f"{WEIGHTS}(\\d+)", request.url))))
+    settled(story)
     took = []
     for i in (2, 4, 6):
         began = story.evaluate("performance.now()")
@@ -110,9 +119,10 @@ def test_reading_is_forgotten_with_the_token(story: Any) -> None:
     story.mouse.move(640, 400)
     story.click("#back")
     story.wait_for_function(f"() => document.querySelectorAll('{CHIPS}').length === {count}")
-    story.wait_for_function(QUIET)
+    settled(story)
     story.locator(".candidates button").nth(3).click()
     story.wait_for_function(f"() => document.querySelectorAll('{CHIPS}').length === {count + 1}")
+    settled(story)
     asked: list[str] = []
     story.on("request", lambda request: asked.append(request.url) if WEIGHTS in request.url else None)
     quiet_chip(story, count).hover()
@@ -127,6 +137,7 @@ def test_heads_that_read_the_previous_token_are_ranked(visit: Visit, weights: li
     page = visit(f"{AT}&v=heads")
     page.click(".choices-row button >> nth=1")
     page.wait_for_selector(".ranking li")
+    settled(page)
     at = np.arange(2, weights[0].shape[1])
     shares = {(layer, head): float(matrix[at, at - 1].mean()) for layer, all_ in enumerate(weights)
               for head, matrix in enumerate(all_)}  # fmt: skip
@@ -137,10 +148,10 @@ def test_heads_that_read_the_previous_token_are_ranked(visit: Visit, weights: li
     assert f"Layer {best[0][0]}, head {best[0][1]} reads the previous token most" in page.inner_text(
         ".headline"
     )
-    page.wait_for_timeout(400)
-    assert "y=previous" in page.url
+    assert "y=previous" in page.evaluate("location.hash")
     page.click(".ranking button >> nth=0")
     page.wait_for_selector("#attention:not([hidden])")
+    settled(page)
     assert (
         state(page, "head") == best[0][1] and state(page, "value") == f"blocks.{best[0][0]}.attention.weights"
     )
@@ -151,6 +162,7 @@ def test_heads_that_read_the_previous_token_are_ranked(visit: Visit, weights: li
 def test_lens_marks_the_layer_from_which_the_answer_stays(visit: Visit) -> None:
     page = visit(f"{AT}&v=lens&s=t0")
     page.wait_for_selector(".lens-big .lens-row.decided")
+    settled(page)
     found = state(page, "lens")
     decided, final = found["decided"], found["final"]["id"]
     firsts = [layer["top"][0]["id"] for layer in found["layers"]]
@@ -167,6 +179,7 @@ def test_lens_marks_the_layer_from_which_the_answer_stays(visit: Visit) -> None:
 def test_rows_of_the_lens_are_high_where_there_are_few(visit: Visit, size: tuple[int, int]) -> None:
     page = visit(f"{AT}&v=lens&s=t0", viewport={"width": size[0], "height": size[1]})
     page.wait_for_selector(".lens-big .lens-row.decided")
+    settled(page)
     top, bottom, inside = page.evaluate(
         """() => { const box = document.querySelector('#view-other'), edge = box.getBoundingClientRect();
         const end = box.lastElementChild.getBoundingClientRect().bottom;
@@ -183,6 +196,7 @@ def test_rows_of_the_lens_are_high_where_there_are_few(visit: Visit, size: tuple
 def test_what_a_stage_removed_is_struck_through_with_its_name(visit: Visit) -> None:
     page = visit(f"{AT}&v=sampling&s=p0.6,m0,k5")
     page.wait_for_selector(".stage-card[data-stage=top-p] s")
+    settled(page)
     found = state(page, "candidates")
     stage = next(one for one in found["stages"] if one["name"] == "top-p")
     card = page.inner_text(".stage-card[data-stage=top-p]")
@@ -205,6 +219,7 @@ def test_the_tour_opens_the_worked_example_and_comes_back(visit: Visit) -> None:
     page.click("#tour nav .primary")
     page.wait_for_selector("#tour .parts")
     page.wait_for_selector("#explain:not([hidden]) .number")
+    settled(page)
     assert state(page, "model") == "worked-example"
     assert texts(page) == list(TOKENS)
     assert page.input_value("#prompt") == "".join(TOKENS)
@@ -212,14 +227,16 @@ def test_the_tour_opens_the_worked_example_and_comes_back(visit: Visit) -> None:
     assert page.inner_text("#explain .number").startswith("−1.182")
     page.click("#tour .parts button >> nth=1")
     wait_until(page, lambda: [n["path"] for n in state(page, "numbers")] == ["blocks.0.ffn.up"])
+    settled(page)
     assert page.inner_text("#explain .number").startswith("0.400774")
     assert page.locator("#explain .terms tbody tr").count() == 4
     page.click("#tour .parts button >> nth=2")
     page.wait_for_selector("#explain", state="hidden")
+    settled(page)
     assert state(page, "value") == "blocks.0" and state(page, "token") == 0
     page.click("#tour nav .primary")
     wait_until(page, lambda: state(page, "model") == "stories260K")
-    page.wait_for_function(QUIET)
+    settled(page)
     assert page.input_value("#prompt") == PROMPT
     assert state(page, "tour") == "stack"
 
@@ -256,7 +273,7 @@ def test_nothing_is_cut_off_sideways(visit: Visit, size: tuple[int, int], langua
     page = visit(f"{AT}&l={language}", viewport={"width": size[0], "height": size[1]})
     for view in ("value", "prompt", "growth", "heads", "lens", "sampling", "cache", "compare"):
         page.evaluate(f"async () => (await import('/js/store.js')).set({{view: '{view}'}})")
-        page.wait_for_timeout(400)
+        settled(page)
         wide = page.evaluate(
             """() => ['#middle', '#view-other', '#right', '#left', '.bar', '.heads'].map((at) =>
             document.querySelector(at)).filter((e) => e?.offsetParent && e.scrollWidth > e.clientWidth + 1)

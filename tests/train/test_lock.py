@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from glassgear.errors import SettingError
+from glassgear.errors import FileError, SettingError
 
 pytest.importorskip("torch")
 
@@ -24,6 +26,18 @@ def test_two_trainers_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
             Trainer(made).run()
         assert (Path(made.out) / "running.pid").read_text() == str(os.getpid())
     assert not (Path(made.out) / "running.pid").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of Unix")
+def test_a_drive_without_locks_is_said_not_mistaken_for_another_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(handle: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    with pytest.raises(FileError, match="can't be locked: No locks available"), only_one(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("left", ["own", "1", "999999999", "", "no number"])

@@ -54,6 +54,22 @@ def test_a_table_smaller_than_the_tokenizer_is_refused(tmp_path: Path) -> None:
         Trainer(replace(small, data=given, out=str(tmp_path / "other"))).run()
 
 
+def test_more_layers_than_can_be_made_are_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="model.layers is 1,000,000,000: the most are 10,000"):
+        Trainer(replace(settings(tmp_path), model={"dim": 4, "layers": 10**9, "heads": 1}))
+
+
+def test_memory_is_asked_for_where_the_training_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings alone are fine: another machine, or no training, may be what is wanted."""
+    monkeypatch.setattr("glassgear.train.settings.free_memory", lambda: 1000)
+    made = settings(tmp_path)
+    check_model(made)
+    with pytest.raises(SettingError, match="GB of memory"):
+        Trainer(made)
+
+
 def test_a_model_too_large_for_the_memory_is_refused_with_both_figures(tmp_path: Path) -> None:
     huge = {"dim": 1 << 20, "layers": 2, "heads": 4}
     with pytest.raises(SettingError, match=r"parameters takes [\d,.]+ GB of memory .* GB are free"):

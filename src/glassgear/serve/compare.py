@@ -1,7 +1,14 @@
-"""Two runs side by side: how far each gear's values are apart, and what that does to the answer."""
+"""Two runs side by side: how far each gear's values are apart, and what that does to the answer.
+
+Where an id stands for the same in both, their texts are compared id by id; else by the bytes of the texts.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -34,8 +41,10 @@ def compare(a: Run, b: Run, token: int | None = None) -> dict[str, Any]:
     """
     if not (a.tokens_run and b.tokens_run):
         raise SettingError("nothing has been run yet: make a step in both runs first")
-    same = _same_start(a.ids, b.ids)
-    token, other = _where(a, b, same) if token is None else (token, token)
+    by_ids = _same_vocabulary(a, b)
+    texts = (_by_ids(a), _by_ids(b)) if by_ids else (_by_bytes(a), _by_bytes(b))
+    same = _same_start(*texts)
+    token, other = _where((a, b), texts, same) if token is None else (token, token)
     token, other = position(a, token), position(b, other)
     common = [path for path in a.entry.paths if path in b.entry.paths]
     if not common:
@@ -45,25 +54,64 @@ def compare(a: Run, b: Run, token: int | None = None) -> dict[str, Any]:
     return {
         "token": token,
         "other_token": other,
-        "tokens": same,
-        "same_tokens": same > token,
+        "tokens": bisect_right(texts[0].ends, same),  # of the first run, that both begin with
+        "same_tokens": texts[0].ends[token] == texts[1].ends[other] <= same,
         "same_model": a.entry is b.entry,
         "alike": a.model.gears.dim == b.model.gears.dim,  # else few values have a shape in common
         "gears": [_gear(path, found, at) for path in common],
-        "logits": _logits((a, b), found, at),
+        "logits": _logits((a, b), found, at, by_ids),
     }
 
 
-def _where(a: Run, b: Run, same: int) -> tuple[int, int]:
-    """Which token of each to compare: after the same prompt, the last one that both have in common."""
-    shared = min(same, a.tokens_run, b.tokens_run)
-    if shared and shared >= max(a.prompt, b.prompt):
-        return shared - 1, shared - 1
-    return a.tokens_run - 1, b.tokens_run - 1
+@dataclass(frozen=True)
+class _Text:
+    """A run's text as it is compared with another.
+
+    Attributes:
+        units: ids, or bytes.
+        ends: for each token, how many units the text has up to its end.
+    """
+
+    units: Sequence[int]
+    ends: Sequence[int]
 
 
-def _same_start(a: list[int], b: list[int]) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+def _by_ids(run: Run) -> _Text:
+    return _Text(run.ids, range(1, len(run.ids) + 1))
+
+
+def _by_bytes(run: Run) -> _Text:
+    """The bytes of the text, without the control tokens and a space that the tokenizer put in front."""
+    parts = [
+        b"" if special else _bytes(run, token)
+        for token, special in zip(run.ids, run.special(run.ids), strict=True)
+    ]
+    ends, text = list(accumulate(map(len, parts))), b"".join(parts)
+    if run.tokenizer is None or not run.tokenizer.leading_space or not text.startswith(b" "):
+        return _Text(text, ends)
+    return _Text(text[1:], [max(0, end - 1) for end in ends])
+
+
+def _bytes(run: Run, token: int) -> bytes:
+    if run.tokenizer is None or token >= run.tokenizer.vocab_size:
+        return text_of(None, token).encode()
+    return run.tokenizer.token_bytes(token)
+
+
+def _same_start(a: _Text, b: _Text) -> int:
+    """How many units both begin with."""
+    pairs = enumerate(zip(a.units, b.units, strict=False))
+    return next((i for i, (x, y) in pairs if x != y), min(len(a.units), len(b.units)))
+
+
+def _where(runs: tuple[Run, Run], texts: tuple[_Text, _Text], same: int) -> tuple[int, int]:
+    """Which token of each to compare: after the same prompt, the last at which both texts are the same."""
+    firsts = [max(0, run.prompt - 1) for run in runs]
+    ends = [text.ends[first : run.tokens_run] for run, text, first in zip(runs, texts, firsts, strict=True)]
+    common = max((end for end in set(ends[0]) & set(ends[1]) if end <= same), default=None)
+    if common is None:
+        return runs[0].tokens_run - 1, runs[1].tokens_run - 1
+    return firsts[0] + ends[0].index(common), firsts[1] + ends[1].index(common)
 
 
 def _row(found: Found, path: str, token: int) -> Floats | None:
@@ -93,7 +141,9 @@ def _gear(path: str, found: tuple[Found, Found], at: tuple[int, int]) -> dict[st
     }
 
 
-def _logits(runs: tuple[Run, Run], found: tuple[Found, Found], at: tuple[int, int]) -> dict[str, Any] | None:
+def _logits(
+    runs: tuple[Run, Run], found: tuple[Found, Found], at: tuple[int, int], by_ids: bool
+) -> dict[str, Any] | None:
     """What may come next: each run's likeliest ids; None for a model without a head.
 
     Where the vocabularies are the same, also KL(a || b) in nats, and the ids that are likely in one of the
@@ -104,7 +154,7 @@ def _logits(runs: tuple[Run, Run], found: tuple[Found, Found], at: tuple[int, in
         return None
     p, q = (logprobs(row).astype(np.float64) for row in rows if row is not None)
     each = {"a": _likeliest(runs[0], p), "b": _likeliest(runs[1], q)}
-    if not _same_vocabulary(*runs):
+    if not by_ids:
         return {"kl": None, "same_top": None, "candidates": None, **each}
     most = np.argsort(-np.maximum(p, q), kind="stable")[:LISTED]
     return {

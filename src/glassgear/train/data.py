@@ -194,7 +194,7 @@ def prepare(
         made = _make(settings, folder, description, tell)
         with replacing(folder / ABOUT) as file:
             file.write(json.dumps(made, indent=1).encode())
-    return read_corpus(folder)
+    return _opened(folder, made)
 
 
 def read_corpus(folder: Path) -> Corpus:
@@ -210,6 +210,10 @@ def read_corpus(folder: Path) -> Corpus:
         )
     if not made:
         raise NotFoundError(folder, "holds no prepared text: train first")
+    return _opened(folder, made)
+
+
+def _opened(folder: Path, made: dict[str, Any]) -> Corpus:
     width = _width(made["vocab"])
     ids = [np.memmap(folder / f"{part}.ids", width, "r") for part in PARTS]
     sizes = np.fromfile(folder / SIZES, np.int64).reshape(-1, 2)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from glassgear.errors import SettingError
+from glassgear.errors import FileError, SettingError
 
 __all__ = ["only_one"]
 
 NAME = "running.pid"
+HELD = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)  # that another process holds a lock, by system
 FAR = 1 << 30  # Windows locks bytes, and hides them from others: one behind the process's number
 
 
@@ -22,6 +24,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
     Raises:
         SettingError: another process trains there.
+        FileError: the folder's file system has no locks.
     """
     path = folder / NAME
     handle = _opened(path)
@@ -46,7 +49,10 @@ def _opened(path: Path) -> int:
             _lock(handle)
             if _is_there(handle, path):
                 return handle
-        except OSError:
+        except OSError as trouble:
+            if trouble.errno not in HELD:
+                os.close(handle)
+                raise FileError(path, f"can't be locked: {trouble.strerror or trouble}") from trouble
             who = f"process {owner}" if (owner := _owner(path)) else "another process"
             os.close(handle)
             raise SettingError(

@@ -17,6 +17,7 @@ from glassgear.model.gears import Model, Rope
 __all__ = ["LARGEST", "SIZES", "VocabularyError", "model_of"]
 
 SIZES = {"dim", "hidden", "layers", "heads", "kv_heads", "head_dim", "theta", "eps", "tied", "vocab"}
+DEEPEST = 10_000  # layers: each is a gear of its own, and a million of them take a minute to be made
 LARGEST = 1 << 63  # whole numbers of 64 bits are below it
 
 
@@ -78,6 +79,8 @@ def _check_kind(key: str, value: Any) -> None:
         raise SettingError(f"model.{key} is {value!r:.40}: {words} is needed")
     if isinstance(value, int) and value >= LARGEST:
         raise SettingError(f"model.{key} is too large: it must be below 2 to the 63rd")
+    if key == "layers" and value > DEEPEST:
+        raise SettingError(f"model.layers is {value:,}: the most are {DEEPEST:,}")
     if not math.isfinite(value):
         raise SettingError(f"model.{key} is {value}: a finite number is needed")
     if key != "tied" and not value > 0:

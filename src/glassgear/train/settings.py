@@ -13,11 +13,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from glassgear.errors import FormatError, NotFoundError, SettingError
 from glassgear.measure.machine import free_memory
+from glassgear.model.gears import Model
 from glassgear.model.ledger import ledger
 from glassgear.train.model import LARGEST, SIZES, model_of
 from glassgear.train.tokenizer import entries_of
 
-__all__ = ["DataSettings", "TrainSettings", "check_changes", "check_model", "read_settings"]
+__all__ = ["DataSettings", "TrainSettings", "check_changes", "check_model", "check_room", "read_settings"]
 
 
 TABLES = ("data", "model", "train")
@@ -191,8 +192,8 @@ def read_settings(path: Path | str, changes: Mapping[str, Any] | None = None) ->
     return made
 
 
-def check_model(settings: TrainSettings) -> None:
-    """Whether a model can be made as the settings say, before any text is read.
+def check_model(settings: TrainSettings) -> Model:
+    """The model as the settings say, before any text is read.
 
     That the tokenizer's file isn't there is seen later: a run that has its own copy can do without.
 
@@ -203,13 +204,16 @@ def check_model(settings: TrainSettings) -> None:
     size = settings.data.tokenizer
     if isinstance(size, str):
         size = entries_of(Path(size)) if Path(size).is_file() else 1
-    made = model_of(settings.model, size, settings.context)
-    if settings.device in ("", "cpu"):
-        _check_room(ledger(made).parameters)
+    return model_of(settings.model, size, settings.context)
 
 
-def _check_room(parameters: int) -> None:
-    """Refuse what can't be held: weights, their gradients, and AdamW's two means of each."""
+def check_room(model: Model) -> None:
+    """Refuse to train what can't be held: weights, their gradients, and AdamW's two means of each.
+
+    Raises:
+        SettingError: there isn't so much memory.
+    """
+    parameters = ledger(model).parameters
     needed, free = 4 * 4 * parameters, free_memory()
     if free is not None and needed > free:
         raise SettingError(

@@ -25,7 +25,7 @@ from glassgear.train.lock import only_one
 from glassgear.train.looks import DTYPES, evaluate, sample
 from glassgear.train.model import model_of
 from glassgear.train.ranks import Ranks
-from glassgear.train.settings import TrainSettings, check_model
+from glassgear.train.settings import TrainSettings, check_model, check_room
 from glassgear.train.speed import Clock, flops_per_token, gemm_rate
 from glassgear.train.step import Steps
 from glassgear.weights.atomic import replacing
@@ -77,8 +77,10 @@ class Trainer(Steps):
         on_event: Callable[[Event], None] | None = None,
         until: int | None = None,
     ) -> None:
-        check_model(settings)
-        super().__init__(settings, Ranks.join(settings.device))
+        model, ranks = check_model(settings), Ranks.join(settings.device)
+        if ranks.device.type == "cpu":
+            check_room(model)
+        super().__init__(settings, ranks)
         self.folder = Path(settings.out)
         self.until = settings.steps if until is None else min(until, settings.steps)
         self.tell = on_event if on_event and self.ranks.first else lambda event: None

@@ -18,21 +18,28 @@ function label() {
   if (state.other && state.changes.length) set({ other: { ...state.other, label: state.changes.map(changeWords).join(", ") } });
 }
 
+/** An answer, or null where the language is another one by now: that one's is on its way. */
+async function said(...asked) {
+  const { language } = state, found = await get(...asked);
+  return state.language === language ? found : null;
+}
+
 /** The gears' formulas. */
 async function tree() {
   const model = state.tree?.model;
   if (!model) return;
-  const found = await get("tree", { model });
-  if (state.tree?.model === model) set({ tree: found, nodes: new Map(found.nodes.map((node) => [node.path, node])) });
+  const found = await said("tree", { model });
+  if (found && state.tree?.model === model) set({ tree: found, nodes: new Map(found.nodes.map((node) => [node.path, node])) });
 }
 
 async function warnings() {
   const { run } = state;
   if (!run) return;
-  const found = await get(`runs/${run}`);
-  if (state.run === run) set({ warnings: found.warnings ?? [] });
+  const found = await said(`runs/${run}`);
+  if (found && state.run === run) set({ warnings: found.warnings ?? [] });
 }
 
 async function about() {
-  if (state.about) set({ about: await get("about") });
+  const found = state.about && await said("about");
+  if (found) set({ about: found });
 }

@@ -6,13 +6,26 @@ import { exact, grouped, number, signed } from "./format.js";
 import { quoted } from "./pieces.js";
 import * as scale from "./scale.js";
 import { set, state } from "./store.js";
-import { fullName, t } from "./texts.js";
+import { fullName, language, t } from "./texts.js";
 
 const FIRST = 12, LONGEST = 12; // terms at first; characters of a token in a title
 let shown = FIRST, blocks = 1, current = null, wanted = null;
 let first = null, at = -1; // where the trail begins, and the token that was selected at the time
+let spoken = "", asking = 0; // the language of `current`, and how many answers are waited for
 
 const fetchNumber = latest((run, path, token, index, signal) => get(`runs/${run}/explain`, { path, token, index: index.join(",") }, signal));
+
+/** The explanation in the language that the page has when it comes; null if another one was asked for meanwhile. */
+async function inWords(...place) {
+  asking++;
+  try {
+    for (;;) {
+      const words = language(), found = await fetchNumber(...place);
+      if (!found) return null;
+      if (words === language()) { spoken = words; return found; }
+    }
+  } finally { asking--; }
+}
 
 /** What is explained at the moment, for export. */
 export const explanation = () => current;
@@ -23,7 +36,10 @@ export const asked = () => wanted;
 /** Explain a number; `from` how many steps of the trail stay in front of it. Whether it is shown then: not if another was asked for. */
 export async function explain(path, token, index, from = 0) {
   const mine = begin(path, token, index, from);
-  return finish(mine, from).catch((error) => { if (wanted === mine) stay(); throw error; });
+  return finish(mine, from).catch(async (error) => {
+    if (wanted === mine) { stay(); await again().catch(() => {}); }
+    throw error;
+  });
 }
 
 function begin(path, token, index, from) {
@@ -42,7 +58,7 @@ function stay() {
 }
 
 async function finish([path, token, index], from) {
-  const found = await fetchNumber(state.run, path, token, index);
+  const found = await inWords(state.run, path, token, index);
   if (!found) return false;
   current = found; shown = FIRST; blocks = 1;
   set({ numbers: [...state.numbers.slice(0, from), { path, token, index, value: found.result }] });
@@ -61,11 +77,11 @@ export function move(token) {
   return { path, index, deep, done: finish(begin(path, token, index, 0), 0) };
 }
 
-/** Ask for the same number once more: in another language. */
+/** Ask for the same number once more where the language is another one by now; a number that is on its way comes in it anyhow. */
 export async function again() {
-  if (!current || !state.numbers.length) return;
-  const { path, token, index } = state.numbers.at(-1), found = await fetchNumber(state.run, path, token, index);
-  if (!found || !state.numbers.length) return;
+  if (!current || !state.numbers.length || asking || spoken === language()) return;
+  const last = state.numbers.at(-1), found = await inWords(state.run, last.path, last.token, last.index);
+  if (!found || state.numbers.at(-1) !== last) return;
   current = found;
   set({ numbers: [...state.numbers] });
 }
@@ -73,16 +89,16 @@ export async function again() {
 /** Close it. */
 export function close() { fetchNumber.stop(); current = wanted = first = null; set({ numbers: [] }); }
 
-/** Draw it into its section. `follow(input)` explains an input. */
-export function render(section, { follow, trouble }) {
+/** Draw it into its section. `go(place, from)` explains a number of the trail or an input, behind `from` steps of the trail. */
+export function render(section, go) {
   section.hidden = !current || !state.numbers.length;
   if (section.hidden) return;
-  const go = (place, i) => explain(place.path, place.token, place.index, i).catch(trouble);
+  const follow = (input) => go(input, state.numbers.length);
   swap(section,
     h("div", { class: "explain-head" }, h("nav", { class: "trail", "aria-label": t("explained") }, state.numbers.map((place, i) => crumb(place, i, go))),
       h("button", { class: "icon quiet", "aria-label": t("close"), title: t("close"), onclick: close, text: "✕" })),
-    head(current), steps(current), terms(current, follow, () => { shown += 40; render(section, { follow, trouble }); }),
-    quantised(current, () => { blocks += 8; render(section, { follow, trouble }); }), inputs(current, follow));
+    head(current), steps(current), terms(current, follow, () => { shown += 40; render(section, go); }),
+    quantised(current, () => { blocks += 8; render(section, go); }), inputs(current, follow));
 }
 
 function crumb(place, i, go) {

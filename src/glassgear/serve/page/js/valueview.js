@@ -39,7 +39,7 @@ export function start(box, act) {
   on("habits", () => { if (about?.axes.at(-1) === "seen" && about.path === state.value) showAttention().catch(actions.trouble); });
   on("numbers", () => box.classList.toggle("explaining", state.numbers.length > 0));
   on("candidates", () => { if (about?.axes.includes("entry") && state.view === "value" && state.value === "head") drawHeat(); });
-  on("numbers language theme", () => explaining.render(parts.top.explain, { follow, trouble: actions.trouble }));
+  on("numbers language theme", () => explaining.render(parts.top.explain, go));
 }
 
 function build() {
@@ -226,10 +226,9 @@ export function explainAt(token, index, path = state.value) {
   return explaining.explain(path, token, index).catch(actions.trouble);
 }
 
-/** Explain an input of the number that is explained, and show where it lies. */
-function follow(input) {
-  const from = state.numbers.length, path = input.path;
-  explaining.explain(path, input.token, input.index, from).then((shown) => { if (shown && !path.includes(" + ")) actions.point(path, input.token, input.index); }).catch(actions.trouble);
+/** Explain a number of the trail, or an input of the last one, and show where it lies; `from` steps of the trail stay in front of it. */
+function go({ path, token, index }, from) {
+  explaining.explain(path, token, index, from).then((shown) => { if (shown && !path.includes(" + ")) actions.point(path, token, index); }).catch(actions.trouble);
 }
 
 function heatKey(event) {
