@@ -55,7 +55,7 @@ def test_a_table_smaller_than_the_tokenizer_is_refused(tmp_path: Path) -> None:
 
 
 def test_more_layers_than_can_be_made_are_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="model.layers is 1,000,000,000: the most are 10,000"):
+    with pytest.raises(SettingError, match=r"model\.layers is 1,000,000,000: the most are 10,000"):
         Trainer(replace(settings(tmp_path), model={"dim": 4, "layers": 10**9, "heads": 1}))
 
 
