@@ -159,10 +159,10 @@ def main() -> None:
                 took, own = seconds(ways[name], turn * given.steps, given.steps)
                 work[name].append(own)
                 runs[name].append(trainer.settings.tokens_per_step * given.steps / took)
-        trainer._measure(0.3)
+        trainer.gemm.measure(0.3)
         medians = {name: statistics.median(found) for name, found in runs.items()}
         for name, found in runs.items():
-            share = medians[name] * trainer.flops_per_token / trainer.gemm
+            share = medians[name] * trainer.flops_per_token / trainer.gemm.best
             print(f"{name:<10} {medians[name]:>9,.0f} tok/s, {min(found):,.0f} to {max(found):,.0f}; "
                   f"{share:.0%} of the GEMM rate")  # fmt: skip
         own = statistics.median(b / a for a, b in zip(work["glassgear"], work["plain"], strict=True))

@@ -73,6 +73,7 @@ def test_it_says_its_version_and_runs_a_model(installed: Path, tmp_path: Path) -
     assert call(installed, "--version").startswith("glassgear ")
     text = call(installed, "run", tmp_path / "m.bin", "the", "-n", 5, "-t", 0, "--backend", "reference")
     assert text.endswith("\n")
+    assert '4  "怎么样"' in call(installed, "tokenize", "worked-example", "西安今天的天气怎么样？")
     story = call(installed, "run", "--seed", 1, "-n", 40, "--backend", "reference")
     assert story.startswith("Once upon a time")
     python = installed.parent / "python"

@@ -11,11 +11,13 @@ Names are looked up when first used, so that importing the package costs next to
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from glassgear._version import __version__
 
+TYPE_CHECKING = False  # type checkers take it for true; `typing` takes longer than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from glassgear.encode import Candidate, Gap
     from glassgear.errors import (
         ContextFullError,

@@ -1,6 +1,9 @@
 """`python -m glassgear`: the same as the `glassgear` command."""
 
-from glassgear.cli import main
-
 if __name__ == "__main__":
-    main()
+    try:
+        from glassgear.cli import main
+
+        main()
+    except KeyboardInterrupt:  # outside of what `main` itself catches
+        raise SystemExit(130) from None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glassgear.text.base import Tokenizer
     from glassgear.weights.checkpoint import Checkpoint
 
-__all__ = ["load", "load_tokenizer", "with_gears"]
+__all__ = ["load", "load_tokenizer", "with_gears", "without_weights"]
 
 BACKENDS = ("cpu", "reference", "torch")
 DTYPES = ("float32", "bfloat16", "float16")  # of the torch backend
@@ -75,7 +75,7 @@ def load(
     if random:
         checkpoint = _with_random_weights(checkpoint, whole("seed", seed, 0), backend)
     elif not checkpoint.tensors:
-        raise NotFoundError(checkpoint.path, _without_weights(checkpoint))
+        raise NotFoundError(checkpoint.path, without_weights(checkpoint))
     found: Tokenizer | None
     if tokenizer is None:
         found = _own_tokenizer(checkpoint)
@@ -120,14 +120,15 @@ def with_gears(
     return LanguageModel(checkpoint, runner, model._tokenizer, context=model.context)
 
 
-def _without_weights(checkpoint: Checkpoint) -> str:
+def without_weights(checkpoint: Checkpoint, command: str = "run") -> str:
+    """What is wrong with a checkpoint that can't be run, and which command can draw weights for it."""
     from glassgear.weights.pull import known
 
     name = checkpoint.path
     fetch = f"`glassgear pull {name}` fetches one that has, and " if name in known() else ""
     return (
-        f"is a {checkpoint.container}, which has no weights: {fetch}`glassgear run --random` draws some "
-        "(random=True in Python); `glassgear show` and `glassgear params` need none"
+        f"is a {checkpoint.container}, which has no weights: {fetch}`glassgear {command} --random` draws "
+        "some (random=True in Python); `glassgear show` and `glassgear params` need none"
     )
 
 
@@ -209,10 +210,13 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
     """
     from glassgear.errors import TokenizerError
     from glassgear.text.sources import tokenizer_from_file, tokenizer_from_metadata
+    from glassgear.weights.inside import is_example
     from glassgear.weights.open import vocabulary_of
     from glassgear.weights.pull import resolve
 
     found = resolve(path)
+    if is_example(found):
+        return _words_of_the_example()
     vocabulary = vocabulary_of(found)
     if isinstance(vocabulary, Mapping):
         made = tokenizer_from_metadata(vocabulary, str(found))
@@ -225,10 +229,18 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
 
 def _own_tokenizer(checkpoint: Checkpoint) -> Tokenizer | None:
     from glassgear.text.sources import tokenizer_from_file, tokenizer_from_metadata
+    from glassgear.weights.inside import is_example
 
     source: Mapping[str, Any] | Path | None = checkpoint.vocabulary
     if source is None:
-        return None
+        return _words_of_the_example() if is_example(checkpoint.path) else None
     if isinstance(source, Mapping):
         return tokenizer_from_metadata(source, checkpoint.path)
     return tokenizer_from_file(source)
+
+
+def _words_of_the_example() -> Tokenizer:
+    from glassgear.text.words import Words
+    from glassgear.weights.inside import EXAMPLE_WORDS
+
+    return Words(EXAMPLE_WORDS)

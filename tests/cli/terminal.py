@@ -72,6 +72,16 @@ class Terminal:
             pass
         return self._process.wait(PATIENCE)
 
+    def hang_up(self) -> int:
+        """Close the terminal's window, and wait for the end of the program."""
+        os.close(self._master)
+        try:
+            return self._process.wait(PATIENCE)
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+
     def _more(self, deadline: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:

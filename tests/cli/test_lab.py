@@ -103,20 +103,25 @@ def test_without_matplotlib_a_note_says_so(
     [
         (["xors"], 2, "did you mean xor"),
         (["nothing"], 2, "`glassgear lab --list` shows all"),
-        (["xor", "--points", "3"], 1, "points of xor should be at least 50, found 3"),
+        (["xor", "--hidden", "0"], 2, "hidden of xor should be at least 2, found 0"),
+        (["xor", "--points", "3"], 2, "points of xor should be at least 50, found 3"),
         (["xor", "--points", "many"], 2, "'many' is not a valid integer"),
         (["xor", "--model", "x"], 2, "No such option"),
         (["xor", "--all"], 2, "--all runs every experiment, so it takes no name: glassgear lab --all"),
         (["xor", "--small", "--list"], 2, "--list lists every experiment, so it takes no name"),
         (["--small", "xor"], 2, "put it behind: glassgear lab xor --small"),
         (["--json"], 2, "which experiment?"),
+        (["--small"], 2, "Name one, or give --all for all"),
+        (["--no-plot", "--seed", "3"], 2, "which experiment?"),
+        (["--out", "there"], 2, "which experiment?"),
         (["sampling", "--model", "no-such-model", "--small"], 1, "no-such-model"),
-        (["quantisation", "--types", "Q3_9"], 1, "isn't one that can be written"),
+        (["quantisation", "--types", "Q3_9"], 2, "isn't one that can be written"),
     ],
 )
 def test_mistakes_are_one_message(call: Call, arguments: list[str], code: int, words: str) -> None:
     result = call("lab", *arguments)
     assert result.exit_code == code and words in " ".join(result.stderr.split())
+    assert code == 1 or not result.stdout
 
 
 def test_all_of_them_at_their_smallest(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +152,6 @@ def test_all_takes_no_name_and_a_folder_is_made_first(
     assert result.exit_code == 2 and "takes no name" in result.stderr
     (tmp_path / "file").write_text("")
     started: list[Any] = []
-    monkeypatch.setattr("glassgear.lab.frame.Experiment.with_options", lambda *a, **b: started.append(a))
+    monkeypatch.setattr("glassgear.cli.lab.console.status", lambda *a: started.append(a))
     result = call("lab", "xor", "--out", tmp_path / "file" / "x")
     assert result.exit_code == 1 and "can't be made" in result.stderr and not started

@@ -75,8 +75,8 @@ def test_views_of_a_trace_are_chinese(call: Call, speaker: str, option: tuple[st
 @pytest.mark.parametrize(
     ("given", "told"),
     [(("explain", "{}", "Hi", "blocks.0.fnn", "--index", 3), "这个模型没有名为 'blocks.0.fnn' 的数值"),
-     (("explain", "{}", "Hi", "embed", "--token", 90), "没有第 90 个 token：记录中有 token 0 到 1"),
-     (("trace", "{}", "Hi", "--heads", "--token", 90), "没有第 90 个 token：运行过的是 token 0 到 1"),
+     (("explain", "{}", "Hi", "embed", "--token", 90), "没有 token 90：记录中有 token 0 到 1"),
+     (("trace", "{}", "Hi", "--heads", "--token", 90), "没有 token 90：运行过的是 token 0 到 1"),
      (("sample", "no such model", "Hi"), "no such model：不是文件、文件夹，也不是模型名称"),
      (("trace", "{}", "Hi", "--select", "blocks.0.fnn"), "'blocks.0.fnn' 的数值：是不是 blocks.0.ffn"),
      (("trace", "{}", "Hi", "--select", "zzzz"), "没有名为 'zzzz' 的数值：最前面的是 embed, "),
@@ -112,3 +112,25 @@ def test_wrong_usage_is_chinese(call: Call, speaker: str, given: tuple[object, .
 def test_another_language_is_refused(call: Call, speaker: str) -> None:
     result = call("trace", speaker, "Hi", "--lang", "fr")
     assert result.exit_code == 2 and "'en', 'zh'" in result.stderr
+
+
+def test_labels_of_notes_and_errors_are_chinese(call: Call, speaker: str) -> None:
+    assert call("trace", speaker, "--lang", "zh").stderr == "注意：没有提示词：只追踪模型的起始 token\n"
+    assert call("trace", speaker).stderr.startswith("note: ")
+    failed = call("explain", speaker, "Hi", "blocks.0.fnn", "--lang", "zh").stderr
+    assert failed.startswith("错误：这个模型没有名为") and "error" not in failed
+    assert call("explain", speaker, "Hi", "blocks.0.fnn").stderr.startswith("error: ")
+    wrong = call("trace", "--lang", "zh").stderr
+    assert wrong.startswith("用法：") and "--help' 查看帮助。" in wrong
+    assert wrong.splitlines()[-1] == "错误：缺少参数 'MODEL'（或 --open FILE）。"
+    value = call("explain", speaker, "Hi", "head", "--zero", "blocks.0.attention:x", "--lang", "zh")
+    assert value.exit_code == 2 and "错误：--zero 的值无效：" in value.stderr
+    assert "Error: Missing argument" in call("trace").stderr, "the next command is English again"
+
+
+def test_a_place_is_a_number_from_0_and_no_ordinal(call: Call, speaker: str) -> None:
+    out = call(
+        "explain", speaker, "Hi", "blocks.0.attention.scores", "--head", 0, "--index", 1, "--lang", "zh"
+    ).stdout
+    assert "token 1" in out and not re.search("第 ?[0-9]+ ?(个|行|列|对)", out), out
+    assert 'token 1 "i" 看向哪里' in call("trace", speaker, "Hi", "--heads", "--lang", "zh").stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,25 @@ def test_a_slim_terminal_keeps_words_whole(call: Call, speaker: str, monkeypatch
     out = call("sample", speaker, "Hi", "--seed", 3).stdout
     assert {"stage", "temperature"} <= set(out.split()) and max(map(len, out.splitlines())) <= 40
     assert "--stats" not in call("sample", "--help").stdout
+
+
+def test_columns_without_room_are_named(call: Call, speaker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns, missing in (
+        (40, ["removed, the likeliest", "logit"]),
+        (60, ["removed, the likeliest"]),
+        (80, []),
+    ):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        out = call("sample", speaker, "Hi", "--seed", 3).stdout
+        assert re.findall("no room for: (.*)", out) == missing, columns
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "放不下：剔除者中最可能的" in call("sample", speaker, "Hi", "--lang", "zh").stdout
+
+
+def test_twenty_columns_break_no_word_into_letters(
+    call: Call, speaker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    out = call("sample", speaker, "Hi", "--seed", 3).stdout
+    assert {"stage", "kept", "removed", "likeliest", "temperature", "candidate"} <= set(out.split())
+    assert max(map(len, out.splitlines())) <= 40

@@ -237,3 +237,38 @@ def test_a_progress_bar_on_a_terminal_leaves_the_path_alone(tmp_path: Path) -> N
         assert terminal.exit_code() == 0
         assert "Downloading" in terminal.shown and "MB" in terminal.shown
         assert terminal.shown.endswith("/somewhere/model.gguf\r\n")
+
+
+INTERRUPTED = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder())
+{run}
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "run"),
+    [
+        ("glassgear.cli.app", "from glassgear.cli import main; main()"),
+        ("click", "from glassgear.cli import main; main()"),
+        ("glassgear.cli", "import runpy; runpy.run_module('glassgear', run_name='__main__')"),
+        ("numpy", "sys.argv = ['glassgear', 'show', 'tiny-stories']; from glassgear.cli import main; main()"),
+    ],
+)
+def test_ctrl_c_in_the_middle_of_an_import_is_quiet(module: str, run: str) -> None:
+    code = INTERRUPTED.format(module=module, run=run)
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_before_ctrl_c_is_caught_next_to_nothing_is_imported() -> None:
+    code = "import sys; before = set(sys.modules); import glassgear.cli; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    new = {name for name in done.stdout.split() if not name.startswith(("glassgear", "_", "importlib"))}
+    assert "glassgear.cli" in done.stdout.split() and new <= {"warnings"}, new

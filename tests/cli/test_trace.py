@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import glassgear
+from glassgear.cli.trace_parts import Continued
 from glassgear.trace import Trace
 from tests.cli.conftest import Call
 from tests.cli.test_ids import DECODER, ENCODER
@@ -269,6 +270,53 @@ def test_what_adds_nothing_changes_nothing(call: Call, speaker: str) -> None:
     assert "The change is worth 0 nats" in told
 
 
+def test_with_tokens_added_the_texts_are_compared(call: Call) -> None:
+    given = ("tiny-stories", "Once upon a", "--zero", "blocks.3.attention", "--zero", "blocks.2", "-n", 8)
+    found = described(call, *given)["continued"]
+    model = glassgear.load("tiny-stories")
+    prompt = model.encode("Once upon a")
+
+    def change(at: str, value: np.ndarray) -> np.ndarray | None:
+        return (
+            np.zeros_like(value)
+            if at in ("blocks.3.attention", "blocks.2.attention", "blocks.2.ffn")
+            else None
+        )
+
+    texts = []
+    for side, hook in (("before", None), ("after", change)):
+        ids = list(prompt)
+        for _ in range(8):  # from the definition: each the likeliest, all computed anew
+            ids.append(int(model.trace(ids, select="head", change=hook)["head"].array[-1].argmax()))
+        assert found[side]["ids"] == ids[len(prompt) :]
+        texts.append(ids)
+    parts = next(i for i, (a, b) in enumerate(zip(*texts, strict=True)) if a != b)
+    assert found["parts_at"] == parts
+    told = call("trace", *given).stdout
+    assert "The first token after the prompt, with" in told and f"They part at token {parts}." in told
+    said = [model.tokenizer.decode(ids)[len("Once upon a") :] for ids in texts]
+    assert f'as it is: "{said[0]}"' in told and f'changed: "{said[1]}"' in told and said[0][0] == " "
+    assert described(call, *given, "--growth")["continued"] == found, "as the recorded run has it"
+
+
+def test_texts_that_stay_the_same_and_models_without_a_tokenizer(
+    call: Call, speaker: str, decoder: str
+) -> None:
+    told = call("trace", speaker, "Ha", "--zero", "blocks.0.ffn", "-n", 3).stdout
+    assert told.count('"bcd"') == 2 and told.endswith("Both are the same.\n")
+    ended = described(call, speaker, "y", "--zero", "blocks.0.ffn", "-n", 9)["continued"]
+    assert ended["before"] == ended["after"] and ended["parts_at"] is None and len(ended["after"]["ids"]) == 3
+    plain = call("trace", decoder, "1 2 3", *RANDOM, "--zero", "blocks.1.ffn", "-n", 2).stdout
+    assert re.search(r"^changed: \d+ \d+$", plain, re.MULTILINE)
+    chinese = call("trace", speaker, "Ha", "--zero", "blocks.0.ffn", "-n", 3, "--lang", "zh").stdout
+    assert '改动后："bcd"' in chinese and "两者相同。" in chinese
+
+
+def test_continuations_part_where_one_ends() -> None:
+    assert Continued(4, [1, 2, 3], [1, 2]).parts_at == 6 and Continued(4, [1, 2], [1, 2]).parts_at is None
+    assert Continued(4, [1, 2, 3], [1, 5, 3]).parts_at == 5
+
+
 @pytest.mark.parametrize(
     ("zero", "said"),
     [
@@ -370,3 +418,27 @@ def test_a_slim_terminal_keeps_words_whole(
     assert max(map(len, out.splitlines())) <= 40
     word = "changed" if "--zero" in view else "norm" if not view else "blocks.0"
     assert word in out.split()
+
+
+@pytest.mark.parametrize(
+    ("view", "missing"),
+    [([], "shape, min, max, zeros"), (["--zero", "blocks.0.ffn"], "p then, p before"), (["--lens"], "place"),
+     (["--growth"], None), (["--heads"], None)],
+)  # fmt: skip
+def test_columns_without_room_are_named(
+    view: list[str], missing: str | None, call: Call, speaker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = call("trace", speaker, "Hi", *view).stdout
+    assert f"no room for: {missing}\n" in out if missing else "no room" not in out
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "no room" not in call("trace", speaker, "Hi", *view).stdout
+
+
+def test_a_terminal_of_twenty_columns_gets_forty(
+    call: Call, speaker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    wide = call("trace", speaker, "Hi", "--heads").stdout
+    monkeypatch.setenv("COLUMNS", "20")
+    assert call("trace", speaker, "Hi", "--heads").stdout == wide

@@ -21,8 +21,10 @@ from tests.train.support import corpus
 
 pytest.importorskip("torch")
 
-from glassgear.cli.train_view import sparkline, time_left
+from glassgear.cli.train_view import sparkline, speed, time_left
 from glassgear.train import Trainer, read_settings
+from glassgear.train.checkpoint import newest_whole
+from glassgear.train.journal import read_journal
 from glassgear.train.lock import only_one
 from glassgear.weights import safetensors
 
@@ -296,9 +298,9 @@ def test_a_plot_without_matplotlib_is_refused_first(
 
 
 @posix
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130), ("SIGHUP", 129)])
 def test_an_interrupted_run_saves_and_says_how_to_go_on(
-    call: Call, config: Path, number: signal.Signals, code: int
+    call: Call, config: Path, name: str, code: int
 ) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "glassgear", "train", str(config), "--steps", "100000"],
@@ -307,7 +309,7 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(
     journal, until = config.parent / "run" / "metrics.jsonl", time.monotonic() + 120
     while time.monotonic() < until and not journal.exists():
         time.sleep(0.05)
-    process.send_signal(number)
+    process.send_signal(signal.Signals[name])
     out, error = process.communicate(timeout=60)
     assert (process.returncode, out) == (code, "")
     said = re.search(r"Interrupted after step ([\d,]+), which is saved", error)
@@ -331,15 +333,67 @@ def test_a_terminal_shows_a_panel_and_control_c_ends_it(config: Path) -> None:
     assert re.search("[▁▂▃▄▅▆▇█]", terminal.shown) and " left)" not in terminal.shown
 
 
+@posix
+@pytest.mark.parametrize("views", [(), ("--json",)], ids=["panel", "json"])
+def test_a_run_whose_terminal_is_closed_is_saved(config: Path, views: tuple[str, ...]) -> None:
+    from tests.cli.terminal import Terminal
+
+    terminal = Terminal(
+        ["train", str(config), "--steps", "100000", *views], {"COLUMNS": "100", "LINES": "40"}
+    )
+    try:
+        terminal.wait_for("tok/s|tokens_per_second")
+    finally:
+        code = terminal.hang_up()
+    assert code == 129
+    events = read_journal(config.parent / "run")
+    assert events[-1]["event"] == "end" and events[-1]["reason"] == "interrupted"
+    newest = newest_whole(config.parent / "run")
+    assert newest is not None and int(newest.name[5:]) == events[-1]["step"]
+
+
+@posix
+def test_a_closed_terminal_does_not_end_a_run_that_ignores_it(config: Path) -> None:
+    from tests.cli.terminal import Terminal
+
+    ignored = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    terminal = Terminal(["train", str(config), "--steps", "60"], {"COLUMNS": "100"}, ignored)
+    try:
+        terminal.wait_for("tok/s")
+    finally:
+        code = terminal.hang_up()
+    assert code == 0 and read_journal(config.parent / "run")[-1]["reason"] == "done"
+    assert (config.parent / "run" / "model" / "model.safetensors").is_file()
+
+
 def test_of_several_processes_the_first_alone_talks(config: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
-         "-m", "glassgear", "train", str(config)],
-        capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False,
-    )  # fmt: skip
+    """By the last command of `train --help`, as it stands; without its `accumulate` it says what to give."""
+    from glassgear.cli.train import EXAMPLES
+
+    (line,) = [line for line in EXAMPLES.splitlines() if line.startswith("torchrun")]
+    line = line.replace("stories.toml", str(config)).replace("runs/two", str(config.parent / "run"))
+    words = shlex.split(line)
+    config.write_text(CONFIG.replace("accumulate = 2\n", ""), encoding="utf-8")
+
+    def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", *words[1:]], check=False,
+            capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    refused, done = run(words[: words.index("--set")]), run(words)
+    assert refused.returncode and refused.stderr.count("error: accumulate is 1: 2 processes can't share") == 1
+    assert "--set train.accumulate=2 gives each the same" in refused.stderr
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("The model is in") == 1
     assert done.stderr.count("2 processes") == 1 and done.stderr.count("step       8  loss") == 1
+
+
+def test_a_share_that_cannot_be_told_is_none() -> None:
+    about = {"tokens_per_second": 1234.5, "share_of_gemm": 0.678}
+    assert speed(about) == "1,234 tok/s, 68% of the GEMM rate"
+    busy = speed(about | {"share_of_gemm": None})
+    assert busy == "1,234 tok/s, the machine is too busy for the GEMM rate"
 
 
 def test_a_sparkline_goes_from_low_to_high() -> None:

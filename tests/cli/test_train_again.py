@@ -72,6 +72,35 @@ def test_a_run_without_a_model_says_how_to_get_one(call: Call, config: Path) -> 
     assert not (config.parent / "run" / "model").exists()
 
 
+def test_a_damaged_checkpoint_is_said_and_goes_when_a_newer_one_is_whole(call: Call, config: Path) -> None:
+    more = ("--set", "train.save_every=10", "--steps", 30)
+    assert call("train", config, "--quiet", "--until", 25, *more).exit_code == 0
+    folder = config.parent / "run"
+    assert sorted(path.name for path in folder.glob("step-*")) == ["step-00000020", "step-00000025"]
+    damage(folder / "step-00000025" / "model.safetensors", "cut")
+    result = call("train", config, "--quiet", "--until", 27, *more)
+    said = in_a_line(result.stderr)
+    assert result.exit_code == 0 and "is damaged" in said and "the checkpoint before it is taken" in said
+    whole = folder / "step-00000027"
+    assert f"{folder / 'step-00000025'} was damaged and is deleted: {whole} is whole" in said
+    assert sorted(path.name for path in folder.glob("step-*")) == ["step-00000020", "step-00000027"]
+
+
+def test_after_a_full_disk_no_damaged_checkpoint_is_called_whole(
+    call: Call, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ("--set", "train.save_every=2")
+    assert call("train", config, "--quiet", *more).exit_code == 0
+    damage(config.parent / "run" / "step-00000004" / "model.safetensors", "flipped")
+
+    def full(*given: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("glassgear.weights.safetensors.write", full)
+    result = call("train", config, "--quiet", "--steps", 5, *more)
+    assert result.exit_code == 1 and "step-00000002 is whole: the same command goes on" in result.stderr
+
+
 def test_a_run_that_is_done_says_so(call: Call, config: Path) -> None:
     assert call("train", config, "--quiet").exit_code == 0
     result = call("train", config)
@@ -122,6 +151,8 @@ def test_a_tokenizer_with_more_entries_than_rows_ends_with_2_before_any_work(
         ("steps=0x" + "F" * 5000, "`steps` is out of range"),
         ("betas=" + "[" * 3000, "`betas` should be a list of numbers"),
         ("steps", "should be KEY=VALUE"),
+        ("threads=100000", "threads is 100,000: the most are 1,024"),
+        ("data.tokenizer=260", "a tokenizer of 260 entries is too small: at least 267 are needed"),
         ("=3", "should be KEY=VALUE"),
         ("", "should be KEY=VALUE"),
         (".steps=3", "`.steps` can't be set: it should be TABLE.KEY"),
@@ -138,4 +169,6 @@ def test_a_change_that_cannot_be_is_one_clear_line(
     assert result.exit_code == 2
     (line,) = [line for line in result.stderr.splitlines() if line and not line.startswith(("Usage", "Try"))]
     assert line.startswith("Error: ") and message in line
-    assert "with what the options change" not in line and not (config.parent / "run").exists()
+    together = change.startswith(("threads=", "data.tokenizer="))  # these are judged with the whole file
+    assert ("with what the options change" in line) is together
+    assert not (config.parent / "run").exists()

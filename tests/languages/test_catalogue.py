@@ -165,7 +165,7 @@ def test_every_refusal_has_a_chinese_form(path: Path) -> None:
             "there is no value called 'blocks.0.fn': did you mean blocks.0.ffn or blocks.1.ffn?",
             "没有名为 'blocks.0.fn' 的数值：是不是 blocks.0.ffn 或 blocks.1.ffn？",
         ),
-        ("there is no token 9: the run has tokens 0 to 3", "没有第 9 个 token：这次运行有 token 0 到 3"),
+        ("there is no token 9: the run has tokens 0 to 3", "没有 token 9：这次运行有 token 0 到 3"),
         (
             "temperature must be 0 or more, and finite, found -1.0",
             "temperature 必须不小于 0 且有限，给出的是 -1.0",
@@ -177,8 +177,22 @@ def test_every_refusal_has_a_chinese_form(path: Path) -> None:
         ("truncated: 1 token left out, 8 tokens kept", "已截断：去掉 1 个 token，保留 8 个 token"),
         ("the text begins with <s> (BOS) 2 times: models are trained to see it once",
          "文本以 <s>（BOS）开头 2 次：模型训练时只见过一次"),
-        ("key channel 3 of token 5 ' of token 7'", "第 5 个 token ' of token 7' 的键的通道 3"),
+        ("key channel 3 of token 5 ' of token 7'", "token 5 ' of token 7' 的键的通道 3"),
     ],
 )  # fmt: skip
 def test_sentences_read_like_chinese(english: str, expected: str) -> None:
     assert chinese(english) == expected
+
+
+COUNTED_FROM_1 = ("message {n", "at line {n", "by score", "by size", "after the prompt", ", section {s",
+                  "at character {n")  # fmt: skip
+
+
+def test_what_is_counted_from_0_is_no_ordinal() -> None:
+    """`第 1 个 token` would be the first one, and token 1 is the second."""
+    ordinal = re.compile(r"第 ?\{")
+    found = [t.english for t in catalogue().templates if ordinal.search(t.other)]
+    assert [text for text in found if not any(words in text for words in COUNTED_FROM_1)] == []
+    assert chinese("embed of token 1 'i'") == "token 1 'i' 的 embed"
+    page = (SOURCE / "serve" / "page" / "js" / "texts.js").read_text(encoding="utf-8")
+    assert ordinal.search(page) is None

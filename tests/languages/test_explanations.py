@@ -270,7 +270,7 @@ def test_refusals_have_a_chinese_form() -> None:
         explain(of, "blocks.0.ffn.product", 2, 5).follow(2)
     told.append(str(caught.value))
     assert [text for text in told if not catalogue().has(text)] == []
-    assert chinese(told[2]) == "没有第 11 个 token：记录中有 token 0 到 10"
+    assert chinese(told[2]) == "没有 token 11：记录中有 token 0 到 10"
 
 
 def _llama() -> tuple[Any, dict[str, StoredTensor]]:

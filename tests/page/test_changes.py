@@ -107,7 +107,7 @@ def test_equal_texts_of_two_vocabularies_are_equal(
 
 def test_texts_are_compared_byte_by_byte(visit: Visit) -> None:
     page = visit(ready=False)
-    plain = one_run("a", "西 b", "<E8 A5>", "<BF>", " b")
+    plain = one_run("a", "西 b", "<E8><A5>", "<BF>", " b")
     marked = one_run("b", "西 b", "[BOS]", " 西", " ", "b")
     assert apart(page, plain, marked) == {"first": -1, "differs": [False] * 4}
     assert apart(page, plain, one_run("b", "西 c", "[BOS]", "西 ", "c")) == {

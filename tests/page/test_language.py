@@ -151,7 +151,7 @@ def test_what_a_run_does_differently_is_named_again(visit: Visit) -> None:
     page = visit(f'{LINK}&x=[{{"op":"zero","path":"blocks.1.attention","head":0}}]')
     wait_until(page, lambda: (state(page, "other") or {}).get("label") == "Layer 1 · Attention · head 0 off")
     page.click("#language")
-    wait_until(page, lambda: state(page, "other")["label"] == "第 1 层 · 注意力 · 头 0 关闭")
+    wait_until(page, lambda: state(page, "other")["label"] == "层 1 · 注意力 · 头 0 关闭")
 
 
 @pytest.mark.parametrize("path", ["embed", "blocks.0.attention.weights", "blocks.1.attention.mixed", "head"])

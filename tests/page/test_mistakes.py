@@ -42,7 +42,7 @@ def test_prompts_are_compared_where_they_end(visit: Visit) -> None:
     assert found["token"] == len(texts(page)) - 1
     assert found["other_token"] == len(state(page, "other")["ids"]) - 1
     assert found["logits"]["kl"] > 0
-    assert page.locator("#view-other .terms tbody tr").count() == 8
+    assert page.locator("#view-other .terms tbody tr").count() == 10
     assert "Compared at" in page.inner_text("#view-other")
 
 

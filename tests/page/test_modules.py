@@ -124,11 +124,11 @@ def test_not_a_number_is_seen_at_once(run: Callable[[str], Any]) -> None:
 
 def test_characters_in_pieces_are_joined(run: Callable[[str], Any]) -> None:
     for texts, hexes in (
-        ("['a', '<20 E8>', '<A5>', '<BF>', '<E5 AE>', '<89>']", "undefined"),
+        ("['a', ' <E8>', '<A5>', '<BF>', '<E5><AE>', '<89>']", "undefined"),
         ("['a', '?', '?', '?', '?', '?']", "['61', '20e8', 'a5', 'bf', 'e5ae', '89']"),
     ):
         made = run(f"pieces.chips({texts}, {hexes}, [])")
-        assert [chip["text"] for chip in made] == ["a", "20 E8", "A5", "BF", "E5 AE", "89"]
+        assert [chip["text"] for chip in made] == ["a", " <E8>", "<A5>", "<BF>", "<E5 AE>", "<89>"]
         assert [chip["part"] and chip["part"]["glyph"] for chip in made] == [
             None,
             None,

@@ -295,12 +295,12 @@ def test_sliders_need_no_run_of_the_model(visit: Visit) -> None:
     story.wait_for_function("() => document.querySelectorAll('.candidates .out').length === 8")
     assert asked
     assert all("/candidates?" in url for url in asked), asked
-    shown = [float(n.split()[0]) for n in story.locator(".candidates li .n").all_inner_texts()[:2]]
+    shown = [float(n.split()[0]) for n in story.locator(".candidates li .in-draw").all_inner_texts()[:2]]
     story.locator("#s-temperature").fill("2")
     story.wait_for_function(
-        f"() => !document.querySelector('.candidates li .n').innerText.startsWith('{shown[0]}')"
+        f"() => !document.querySelector('.candidates li .in-draw').innerText.startsWith('{shown[0]}')"
     )
-    flatter = [float(n.split()[0]) for n in story.locator(".candidates li .n").all_inner_texts()[:2]]
+    flatter = [float(n.split()[0]) for n in story.locator(".candidates li .in-draw").all_inner_texts()[:2]]
     assert flatter[0] < shown[0] or shown[0] == 100
     assert sum(flatter) == pytest.approx(100, abs=0.2)
 

@@ -12,7 +12,8 @@ import pytest
 from glassgear.sampling import Sampler, Sampling
 from glassgear.serve import answers
 from glassgear.serve.answers import habit_shares
-from glassgear.serve.worked import Words
+from glassgear.serve.compare import likeliest_of_both
+from glassgear.text.words import Words
 from glassgear.trace import Trace, record, views
 from tests.serve.conftest import Client, language_model
 from tests.serve.test_runs import IDS, PROMPT, one, zeroed
@@ -221,8 +222,24 @@ def test_two_runs_are_compared_gear_by_gear(client: Client, run: str) -> None:
     likely = np.maximum(p, q)
     listed = [one["id"] for one in told["logits"]["candidates"]]
     assert listed[0] == int(likely.argmax())
-    assert [likely[i] for i in listed] == sorted(np.partition(likely, -12)[-12:], reverse=True)
+    assert [likely[i] for i in listed] == sorted((likely[i] for i in listed), reverse=True)
+    assert set(listed) >= set(np.argsort(-p)[:5]) | set(np.argsort(-q)[:5])
+    assert len(listed) == 10 and set(np.argsort(-likely)[:5]) <= set(listed)
     assert told["logits"]["a"][0]["id"] == int(p.argmax()) and told["logits"]["b"][0]["id"] == int(q.argmax())
+
+
+def test_what_a_change_makes_likely_is_listed_however_flat_it_is() -> None:
+    """The original is sure of eight ids; of the other, none is likelier than one in fifty."""
+    sure, flat = np.full(100, 1e-9, np.float32), np.full(100, 0.01, np.float32)
+    sure[:8] = np.arange(8, 0, -1) / 36
+    flat[50:60] = np.arange(20, 10, -1) / 1000
+    flat[:8] = 1e-9
+    both = [*range(5), *range(50, 55)]
+    assert likeliest_of_both(np.log(sure), np.log(flat)).tolist() == both
+    assert likeliest_of_both(np.log(flat), np.log(sure)).tolist() == both
+    assert likeliest_of_both(np.log(sure), np.log(sure)).tolist() == list(range(10)), "filled up"
+    few = np.log(np.array([0.2, 0.5, 0.3], np.float32))
+    assert likeliest_of_both(few, few).tolist() == [1, 2, 0]
 
 
 def test_other_prompts_are_compared_at_the_last_token_of_each(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,27 @@ def test_other_methods_and_addresses(client: Client) -> None:
 def test_bodies_that_say_nothing_are_a_users_mistake(client: Client, body: bytes) -> None:
     answer = client.http.post("/api/runs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400 and answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"model": "a", ', "the body isn't valid JSON, at character 16: expecting property name enclosed"),
+        (b'{"model": "a"', "the body isn't valid JSON, at character 14: expecting ',' delimiter"),
+        (b'{"model": "a', "the body isn't valid JSON, at character 11: unterminated string"),
+        (b"", "the body must be a JSON object with names and values"),
+        (b"[1]", "the body must be a JSON object with names and values"),
+        (b'{"model": "\xff"}', "the body can't be read: it must be JSON in UTF-8, not too deeply nested"),
+        (b"[" * 100_000, "the body can't be read: it must be JSON in UTF-8, not too deeply nested"),
+        (b'{"model": 3}', "model: input should be a valid string"),
+    ],
+    ids=range(8),
+)
+def test_what_is_no_json_is_said_in_a_sentence(client: Client, body: bytes, told: str) -> None:
+    answer = client.http.post("/api/runs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400 and answer.json()["error"].startswith(told)
+    said = client.http.post("/api/runs?lang=zh", content=body, headers={"Content-Type": "application/json"})
+    assert re.search("[一-龥]", said.json()["error"]), said.text
 
 
 def test_a_fault_is_a_sentence_and_no_traceback(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

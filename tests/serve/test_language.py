@@ -72,7 +72,7 @@ def test_stages_keep_their_names_and_say_their_settings(client: Client) -> None:
 @pytest.mark.parametrize(
     ("at", "status", "told"),
     [("runs/none", 404, "这次运行已经不在了：请重新开始"),
-     ("runs/{run}/value?path=embed&token=9", 400, "没有第 9 个 token：这次运行有 token 0 到 2"),
+     ("runs/{run}/value?path=embed&token=9", 400, "没有 token 9：这次运行有 token 0 到 2"),
      ("runs/{run}/summary?path=embd", 404, "没有名为 'embd' 的数值：是不是 embed 或 head？"),
      ("runs/{run}/explain?path=embed&token=1&index=99", 400, "embed 在 99 处没有数：它有通道 0 到 47"),
      ("runs/{run}/heads?top=99", 400, "top：不应大于 20"),

@@ -15,7 +15,8 @@ from glassgear.sampling import Sampling
 from glassgear.serve import models
 from glassgear.serve.bodies import SamplingAsked
 from glassgear.serve.prompts import text_of
-from glassgear.serve.worked import NAME, Words
+from glassgear.serve.worked import NAME
+from glassgear.text.words import Words
 from glassgear.weights import open as checkpoints
 from glassgear.weights.checkpoint import Checkpoint
 from tests.serve.conftest import Client, language_model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from glassgear.errors import FormatError
 
 torch = pytest.importorskip("torch")
 
-from glassgear.train import Trainer, checkpoint  # noqa: E402
-from glassgear.train.checkpoint import checkpoints, plain_name  # noqa: E402
+from glassgear.train import Trainer, TrainSettings, checkpoint  # noqa: E402
+from glassgear.train.checkpoint import checkpoints, newest_whole, thin_out  # noqa: E402
 from glassgear.weights import safetensors  # noqa: E402
+from glassgear.weights.names import plain_name  # noqa: E402
 from tests.train.support import damage, losses, settings, weights  # noqa: E402
 
 
@@ -99,7 +101,7 @@ def test_each_checkpoint_is_written_once(tmp_path: Path) -> None:
     ("name", "how"),
     [
         ("model.safetensors", "flipped"), ("model.safetensors", "cut"), ("optimizer.safetensors", "flipped"),
-        ("optimizer.safetensors", "missing"), ("state.json", "empty"),
+        ("optimizer.safetensors", "missing"), ("state.json", "empty"), ("state.json", "missing"),
     ],
 )  # fmt: skip
 def test_a_damaged_checkpoint_is_said_and_the_one_before_taken(tmp_path: Path, name: str, how: str) -> None:
@@ -112,6 +114,93 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_taken(tmp_path: Path, n
     assert [e["path"][-8:] for e in events if e["event"] == "damaged"] == ["00000008"]
     assert [e["step"] for e in events if e["event"] == "resumed"] == [4]
     assert losses(made) == whole
+
+
+def steps_in(made: TrainSettings) -> list[int]:
+    return [int(path.name[5:]) for path in checkpoints(Path(made.out))]
+
+
+def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=40, save_every=4, evaluate_every=40)
+    Trainer(made, until=9).run()
+    assert steps_in(made) == [8, 9]
+    damage(checkpoints(Path(made.out))[-1] / "model.safetensors", "cut")
+    events: list[dict[str, Any]] = []
+    # Not past the damaged one yet: it stays, and counts for nothing.
+    Trainer(replace(made, save_every=100), until=8).run()
+    assert steps_in(made) == [8, 9]
+    Trainer(made, events.append, until=10).run()
+    assert steps_in(made) == [8, 10]
+    dropped = [(Path(e["path"]).name, Path(e["whole"]).name) for e in events if e["event"] == "dropped"]
+    assert dropped == [("step-00000009", "step-00000010")]
+    damage(checkpoints(Path(made.out))[-1] / "optimizer.safetensors", "flipped")
+    events.clear()
+    assert Trainer(made, events.append, until=11).run().step == 11
+    assert [e["step"] for e in events if e["event"] == "resumed"] == [8]
+    assert steps_in(made) == [8, 11] and newest_whole(Path(made.out)) == checkpoints(Path(made.out))[-1]
+
+
+def test_a_damaged_checkpoint_stays_until_a_newer_one_is_whole(tmp_path: Path) -> None:
+    made = settings(tmp_path, steps=40, save_every=2, keep=3, evaluate_every=40)
+    Trainer(made, until=9).run()
+    assert steps_in(made) == [6, 8, 9]
+    found = checkpoints(Path(made.out))
+    damage(found[0] / "state.json", "cut")
+    damage(found[2] / "model.safetensors", "missing")
+    assert thin_out(Path(made.out), 3) == [found[0]] and steps_in(made) == [8, 9]
+    assert thin_out(Path(made.out), 3) == [] and steps_in(made) == [8, 9]
+    damage(found[1] / "model.safetensors", "flipped")
+    assert thin_out(Path(made.out), 1) == [] and steps_in(made) == [8, 9], "none is whole: none goes"
+    assert newest_whole(Path(made.out)) is None
+
+
+def test_what_cannot_be_read_now_may_be_whole_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = settings(tmp_path, steps=9, save_every=3, keep=3)
+    Trainer(made).run()
+    first, second, third = checkpoints(Path(made.out))
+    real = checkpoint._crc_of
+
+    def refused(path: Path, *rest: Any) -> int:
+        if path.parent == second:
+            raise PermissionError(13, "Permission denied")
+        return real(path, *rest)
+
+    monkeypatch.setattr(checkpoint, "_crc_of", refused)
+    assert thin_out(Path(made.out), 2) == []
+    assert checkpoints(Path(made.out)) == [first, second, third]
+    assert thin_out(Path(made.out), 1) == [] and checkpoints(Path(made.out)) == [third]
+
+
+@pytest.mark.parametrize("text", ['{"step": 5}', '{"step": 4, "sums": 3}', "[]", '{"steps": 4}'])
+def test_a_state_that_is_another_one_s_or_none_is_damage(tmp_path: Path, text: str) -> None:
+    made = settings(tmp_path, steps=4)
+    Trainer(made).run()
+    (path,) = checkpoints(Path(made.out))
+    (path / "state.json").write_text(text)
+    assert newest_whole(Path(made.out)) is None
+    with pytest.raises(FormatError, match="no checkpoint that is whole"):
+        Trainer(made).run()
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."])
+def test_a_checkpoint_with_prefixed_names_loads_the_same(tmp_path: Path, prefix: str) -> None:
+    made = settings(tmp_path, steps=2)
+    trainer = Trainer(made)
+    trainer.run()
+    (path,) = checkpoints(Path(made.out))
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        found = {prefix + n: t.float32().copy() for n, t in safetensors.read(path / name).items()}
+        safetensors.write(path / name, found)
+    state = json.loads((path / "state.json").read_text())
+    (path / "state.json").write_text(json.dumps({**state, "sums": {}}))
+    fresh = Trainer(made)
+    fresh._prepare()
+    checkpoint.load(path, fresh.plain, fresh.optimizer, fresh._fingerprint())
+    for a, b in zip(fresh.plain.parameters(), trainer.plain.parameters(), strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(fresh.optimizer.state[a]["exp_avg"], trainer.optimizer.state[b]["exp_avg"])
 
 
 def test_where_no_checkpoint_is_whole_nothing_is_begun_anew(tmp_path: Path) -> None:

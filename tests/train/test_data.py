@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,46 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "b.jsonl").write_text('{"text": "fine"}\n' + line, encoding="utf-8")
     with pytest.raises(FormatError, match="line 2"):
         list(documents(DataSettings((str(tmp_path / "b.jsonl"),))))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (rb'{"text": "\ud800 abc"}', r"line 2: `text` has \\ud800, half of a pair .* without the other half"),
+        (rb'{"text": "abc \udc00\ud800"}', r"line 2: `text` has \\udc00, half of a pair"),
+        (b'{"text": "abc \xff"}', "line 2 is no UTF-8 text: invalid start byte at byte 15 of it"),
+        (b'{"text": "\xed\xa0\x80"}', "line 2 is no UTF-8 text"),
+    ],
+)
+def test_text_that_is_no_unicode_is_named_by_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(b'{"text": "fine \\ud83d\\udc36"}\n' + line)
+    with pytest.raises(FormatError, match=message) as caught:
+        list(documents(DataSettings((str(path),))))
+    assert str(caught.value).startswith(f"{path}: ")
+    path.write_bytes(b'{"text": "fine \\ud83d\\udc36", "other": "\\ud800"}\n')
+    assert list(documents(DataSettings((str(path),)))) == ["fine \U0001f436"], "a pair is a character"
+
+
+@pytest.mark.parametrize(("share", "part"), [(1e-6, "none"), (0.999999, "all")])
+def test_a_split_that_leaves_a_part_empty_is_noticed_first_and_says_a_share_that_works(
+    tmp_path: Path, share: float, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassgear.train.data.train_tokenizer", lambda *a: pytest.fail("before the split"))
+    few = replace(small(tmp_path), validation=share)
+    corpus(tmp_path / "t.txt", documents=23)
+    with pytest.raises(SettingError, match=f"{part} of the 23 documents are held out") as caught:
+        prepare(few, tmp_path / "d")
+    (found,) = re.findall(r"--set data\.validation=(\S+) splits them", str(caught.value))
+    held = [held_out(text, float(found)) for text in documents(few)]
+    assert any(held) and not all(held)
+
+
+def test_equal_documents_alone_cannot_be_split(tmp_path: Path) -> None:
+    path = tmp_path / "e.txt"
+    path.write_text("the same<|endoftext|>" * 9)
+    with pytest.raises(SettingError, match=r"of the 9 documents are held out .*: give more documents"):
+        prepare(DataSettings((str(path),), tokenizer=320), tmp_path / "d")
 
 
 def test_files_that_are_not_there_or_no_text_are_said(tmp_path: Path) -> None:
@@ -139,8 +180,13 @@ def test_data_that_are_too_small_are_refused_in_a_sentence(tmp_path: Path) -> No
         Windows(np.zeros(100, np.uint16), 64, 0)
     with pytest.raises(SettingError, match="the text fills"):
         prepare(small(tmp_path, tokenizer=30_000), tmp_path / "d")
-    with pytest.raises(SettingError, match="too small"):
-        train_tokenizer(iter(["abc"]), 100, tmp_path / "t.json")
+    with pytest.raises(SettingError, match="266 entries is too small: at least 267 are needed, of which 259"):
+        train_tokenizer(iter(["abc"]), 266, tmp_path / "t.json")
+
+
+def test_the_smallest_tokenizer_that_is_asked_for_can_be_made(tmp_path: Path) -> None:
+    made = prepare(small(tmp_path, tokenizer=267), tmp_path / "d")
+    assert made.vocab == 267 and len(made.train) > 1000
 
 
 @given(st.integers(33, 2000), st.integers(1, 16), st.integers(0, 3))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,10 @@ torch = pytest.importorskip("torch")
 from glassgear.train import Trainer, TrainSettings  # noqa: E402
 from glassgear.train.checkpoint import checkpoints  # noqa: E402
 from glassgear.train.journal import read_journal  # noqa: E402
+from glassgear.train.ranks import check_share  # noqa: E402
 from tests.train.support import losses, settings, weights  # noqa: E402
+
+TRAINING = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 
 
 def shared_run(folder: Path, **changes: Any) -> TrainSettings:
@@ -107,6 +112,38 @@ def test_a_run_by_two_processes_goes_on_in_one(tmp_path: Path) -> None:
     # The rate of the first six steps fell faster, since they were to be all.
     assert losses(shared)[:2] == pytest.approx(losses(alone)[:2], abs=1e-3)
     assert len(losses(shared)) == 10 and losses(shared)[-1] < losses(shared)[0]
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "world", "least"), [(1, 2, 2), (3, 2, 4), (4, 3, 6), (16, 32, 32), (10, 4, 12)]
+)
+def test_micro_batches_that_cannot_be_shared_are_said_with_the_least_that_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int, world: int, least: int
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", str(world))
+    wanted = f"accumulate is {accumulate}: {world} processes .* --set train.accumulate={least} gives"
+    with pytest.raises(SettingError, match=wanted):
+        Trainer(settings(tmp_path, accumulate=accumulate))
+    check_share(least)
+
+
+def test_every_command_for_several_processes_gives_each_as_much() -> None:
+    from glassgear.cli.train import EXAMPLES
+
+    root = Path(__file__).resolve().parents[2]
+    texts = [EXAMPLES, *(path.read_text(encoding="utf-8") for path in (root / "README.md", TRAINING))]
+    lines = [
+        line.removeprefix("$ ")
+        for text in texts
+        for line in text.replace("\\\n", "").splitlines()
+        if "torchrun" in line and "-m glassgear train" in line
+    ]
+    assert len(lines) == 4
+    for line in lines:
+        words = shlex.split(line)
+        given = dict(pairwise(words))
+        world = int(given.get("--nnodes", "1")) * int(given["--nproc-per-node"])
+        assert given["--set"] == f"train.accumulate={world}", line
 
 
 def test_processes_that_see_different_checkpoints_are_stopped(

@@ -188,7 +188,9 @@ def test_a_settings_file_s_mistakes_are_named(tmp_path: Path, text: str, message
     [
         {"steps": 0}, {"learning_rate": 0.0}, {"final_rate": 2.0}, {"batch": -1}, {"seed": -1},
         {"seed": 1 << 63}, {"eps": -1.0}, {"clip": math.nan}, {"context": 1},
-        {"data": DataSettings(("a.txt",), separator="")},
+        {"data": DataSettings(("a.txt",), separator="")}, {"threads": 1025}, {"threads": -1},
+        {"data": DataSettings(("a.txt",), tokenizer=266)},
+        {"data": DataSettings(("a.txt",), tokenizer=10**9)},
     ],
 )  # fmt: skip
 def test_values_outside_of_what_makes_sense_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:

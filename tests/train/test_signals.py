@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +52,27 @@ def test_sigterm_saves_and_the_run_goes_on_later(tmp_path: Path) -> None:
     (saved,) = checkpoints(Path(made.out))
     step = json.loads((saved / "state.json").read_text())["step"]
     assert step == read_journal(Path(made.out))[-1]["step"] >= 3
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no SIGHUP")
+@pytest.mark.parametrize(
+    ("handler", "reason", "step"), [(signal.SIG_DFL, "interrupted", 2), (signal.SIG_IGN, "done", 4)]
+)
+def test_a_hang_up_saves_unless_it_is_ignored(tmp_path: Path, handler: Any, reason: str, step: int) -> None:
+    def hang_up(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 2:
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    made = settings(tmp_path, steps=4)
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        outcome = Trainer(made, hang_up).run()
+        assert signal.getsignal(signal.SIGHUP) is handler, "put back"
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (outcome.reason, outcome.step) == (reason, step)
+    assert outcome.signal == ("SIGHUP" if reason == "interrupted" else "")
+    assert int(checkpoints(Path(made.out))[-1].name[5:]) == step
 
 
 PROGRAM = """

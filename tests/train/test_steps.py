@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from glassgear.train import Trainer  # noqa: E402
 from glassgear.train.checkpoint import checkpoints  # noqa: E402
 from glassgear.train.journal import read_journal  # noqa: E402
-from tests.train.support import settings, weights  # noqa: E402
+from tests.train.support import losses, settings, weights  # noqa: E402
 
 
 class _Poisoned(torch.autograd.Function):  # type: ignore[misc]
@@ -55,14 +55,38 @@ def test_a_skipped_step_leaves_weights_and_moments_as_they_were(tmp_path: Path) 
     trainer._prepare()
     assert trainer._step(0, 1e-3)[2]
     before = {n: p.detach().clone() for n, p in trainer.plain.named_parameters()}
-    moments = [s["exp_avg"].clone() for s in trainer.optimizer.state.values()]
+    held = list(trainer.optimizer.state.values())
+    moments = [{name: value.clone() for name, value in one.items()} for one in held]
+    assert all({"step", "exp_avg", "exp_avg_sq"} <= one.keys() for one in moments)
     real = trainer._loss_of
     trainer._loss_of = lambda ids: _Poisoned.apply(real(ids))  # type: ignore[method-assign]
     assert not trainer._step(1, 1e-3)[2]
     assert all(torch.equal(p, before[n]) for n, p in trainer.plain.named_parameters())
-    assert all(
-        torch.equal(s["exp_avg"], m) for s, m in zip(trainer.optimizer.state.values(), moments, strict=True)
-    )
+    for one, was in zip(trainer.optimizer.state.values(), moments, strict=True):
+        assert all(torch.equal(one[name], value) for name, value in was.items())
+
+
+def test_a_run_that_skipped_a_step_goes_on_bit_by_bit(tmp_path: Path) -> None:
+    def poisoned(trainer: Trainer) -> Trainer:
+        real, step = trainer._step, trainer._loss_of
+        trainer._step = lambda number, rate: (numbers.append(number), real(number, rate))[1]  # type: ignore[method-assign]
+        trainer._loss_of = lambda ids: (  # type: ignore[method-assign]
+            _Poisoned.apply(step(ids)) if numbers[-1] == 1 else step(ids)
+        )
+        return trainer
+
+    numbers: list[int] = []
+    whole, broken = (settings(tmp_path / name, steps=6) for name in "ab")
+    first = poisoned(Trainer(whole))
+    first.run()
+    assert poisoned(Trainer(broken, until=3)).run().step == 3
+    second = poisoned(Trainer(broken))
+    second.run()
+    assert first.state.skipped == second.state.skipped == 1
+    assert numbers == [*range(6), *range(6)]
+    assert losses(broken) == losses(whole)
+    ours, theirs = weights(broken), weights(whole)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
 
 
 @pytest.mark.parametrize("shape", [(32, 1), (4, 8), (1, 32)])

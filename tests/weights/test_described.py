@@ -183,7 +183,7 @@ def test_without_random_a_description_has_nothing_to_run(model_file: Path) -> No
 def raise_for_preset(name: str) -> None:
     from glassgear import loading
 
-    raise NotFoundError(name, loading._without_weights(described._preset(name)))
+    raise NotFoundError(name, loading.without_weights(described._preset(name)))
 
 
 def test_a_model_with_weights_can_have_random_ones_instead(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import glassgear
-from glassgear.errors import FileError
+from glassgear.errors import FileError, NotFoundError, TokenizerError
 from glassgear.weights import inside, pull
 
 
@@ -25,8 +25,9 @@ def test_it_is_there_without_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (path / "model.safetensors").is_file()
     assert pull.pull("tiny-stories") == path
     assert pull.cached() == []
-    (here,) = pull.present()
+    here, example = pull.present()
     assert (here.name, here.path) == ("tiny-stories", path) and here.nbytes < 4_000_000
+    assert (example.name, example.path) == ("worked-example", pull.resolve("worked-example"))
     with pytest.raises(FileError, match="comes with Glassgear"):
         pull.remove("tiny-stories")
     assert path.is_dir()
@@ -86,3 +87,26 @@ def test_run_alone_tells_a_story_with_its_prompt() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.startswith("Once upon a time")
     assert len(done.stdout.split()) > 10
+
+
+def test_the_worked_example_is_a_model_by_name_with_words_of_its_own() -> None:
+    model = glassgear.load("worked-example", backend="reference")
+    assert model.tokenizer.vocab_size == model.gears.vocab == len(inside.EXAMPLE_WORDS)
+    text = "".join(inside.EXAMPLE_WORDS)
+    assert model.encode(text) == glassgear.load_tokenizer("worked-example").encode(text) == list(range(6))
+    assert model.trace(text).texts == inside.EXAMPLE_WORDS
+    copied = Path(__file__).resolve().parents[2] / "examples" / "worked_example.toml"
+    with pytest.raises(TokenizerError):  # a model file in general has no words
+        _ = glassgear.load(copied, backend="reference").tokenizer
+
+
+def test_a_path_that_isn_t_there_is_no_repository_of_a_hub() -> None:
+    for path in ("examples/a.toml", "models/a.gguf", "a/b.BIN", "./owner/name", "../owner", "/owner/name"):
+        with pytest.raises(NotFoundError) as refused:
+            pull.resolve(path)
+        assert "Hugging Face" not in str(refused.value), path
+        with pytest.raises(NotFoundError) as refused:
+            pull.pull(path)
+        assert "on Hugging Face it is" not in str(refused.value), path
+    with pytest.raises(NotFoundError, match=r"on Hugging Face it is hf:owner/Name-2\.5"):
+        pull.resolve("owner/Name-2.5")

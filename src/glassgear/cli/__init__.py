@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False  # type checkers take it for true: nothing is imported that Python hasn't got loaded
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 __all__ = ["main"]
 
 
 def main() -> NoReturn:
-    """Run the command that `sys.argv` names, and leave with its exit code."""
+    """Run the command that `sys.argv` names, and leave with its exit code.
+
+    Whatever takes time to import is imported in here, where Ctrl-C is expected.
+    """
     if sys.stderr is None:  # closed by the caller (`2>&-`)
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # lives as long as the program
     if sys.stdout is None:
@@ -24,6 +30,6 @@ def main() -> NoReturn:
         from glassgear.cli.app import app
 
         app(prog_name="glassgear")
-    except KeyboardInterrupt:  # before a command had begun, or while it was cleaning up
+    except KeyboardInterrupt:  # while it was imported, or while it was cleaning up
         sys.exit(130)
     sys.exit(0)

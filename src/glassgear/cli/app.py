@@ -57,6 +57,7 @@ class App(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run one command line; click's own, with streams that can print any text."""
         console.prepare_streams()
+        console.speak(None)  # until a command has read its --lang
         return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -117,6 +118,11 @@ def _maybe_a_model(name: str) -> str:
 def _exit_codes() -> Iterator[None]:
     try:
         yield
+    except click.UsageError as trouble:
+        if console.in_english():
+            raise
+        _say_usage(trouble)
+        sys.exit(trouble.exit_code)
     except (click.exceptions.Exit, click.ClickException):
         raise
     except (KeyboardInterrupt, click.Abort):
@@ -129,6 +135,15 @@ def _exit_codes() -> Iterator[None]:
         if os.environ.get("GLASSGEAR_DEBUG", "0") not in ("", "0"):
             traceback.print_exc()
         sys.exit(FAILED)
+
+
+def _say_usage(trouble: click.UsageError) -> None:
+    """What click says of a command that was written wrongly, in another language."""
+    if trouble.ctx is not None:
+        usage = trouble.ctx.get_usage()
+        console.say(usage.replace("Usage: ", console.in_words("Usage:"), 1))
+        console.say(console.in_words(f"Try '{trouble.ctx.command_path} --help' for help.") + "\n")
+    console.error(trouble.format_message())
 
 
 @contextmanager

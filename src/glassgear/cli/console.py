@@ -12,7 +12,7 @@ import shutil
 import sys
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -27,6 +27,8 @@ __all__ = [
     "compiling",
     "decoded",
     "error",
+    "in_english",
+    "in_words",
     "is_terminal",
     "may_colour",
     "note",
@@ -36,6 +38,7 @@ __all__ = [
     "read_line",
     "read_stdin",
     "say",
+    "speak",
     "status",
     "style",
     "visible",
@@ -44,6 +47,23 @@ __all__ = [
 
 STATUS_AFTER = 0.5  # seconds before a status line shows: what is quicker needs none
 STDIN = "standard input"
+
+_words: list[Callable[[str], str]] = []  # of the language in which notes and errors are said; none: English
+
+
+def speak(words: Callable[[str], str] | None) -> None:
+    """Say notes and errors in another language from now on; None: in English."""
+    _words[:] = [] if words is None else [words]
+
+
+def in_english() -> bool:
+    """Whether notes and errors are said as they are written."""
+    return not _words
+
+
+def in_words(text: str) -> str:
+    """A sentence in the language of notes and errors."""
+    return _words[0](text) if _words else text
 
 
 def prepare_streams() -> None:
@@ -123,12 +143,18 @@ def say(text: str = "", **looks: Any) -> None:
 
 def note(text: str) -> None:
     """Something the user should know, on stderr."""
-    say(f"{style('note:', fg='yellow')} {visible(text)}")
+    say(_labelled("note:", text, fg="yellow"))
 
 
 def error(text: str) -> None:
     """What went wrong, in one sentence, on stderr."""
-    say(f"{style('error:', fg='red', bold=True)} {visible(text)}")
+    say(_labelled("error:", text, fg="red", bold=True))
+
+
+def _labelled(label: str, text: str, **looks: Any) -> str:
+    told = in_words(label)
+    space = " " if told.isascii() else ""  # a wide colon has its own
+    return f"{style(told, **looks)}{space}{visible(in_words(text))}"
 
 
 class Status:

@@ -14,6 +14,7 @@ from glassgear.cli.narrow import wrapped
 from glassgear.cli.options import Command, option
 from glassgear.cli.output import json_line
 from glassgear.cli.table import room
+from glassgear.errors import SettingError
 from glassgear.lab import NAMES, experiment
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ class Lab(Command, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the experiment; a mistyped one brings up near ones."""
-        from glassgear.errors import SettingError
-
         if args[0] not in NAMES:
             try:
                 experiment(args[0])
@@ -104,7 +103,10 @@ class One(Command):
 def _command(one: Experiment) -> click.Command:
     def run(**given: Any) -> None:
         common = {name: given.pop(name) for name in ("small", "seed", "out", "as_json", "no_plot")}
-        _run(one, common, given)
+        try:
+            _run(one, common, given)
+        except SettingError as trouble:  # of an option that only the experiment itself can judge
+            raise click.UsageError(str(trouble)) from trouble
 
     function = _common(run)
     for own in reversed(one.options):
@@ -149,10 +151,10 @@ def command(ctx: click.Context, /, listed: bool, everything: bool, **common: Any
         return
     if everything:
         _run_all(common)
-    elif listed or not common["as_json"]:
+    elif listed or not any(common.values()):
         _list(common["as_json"])
     else:
-        ctx.fail("which experiment? `glassgear lab --list` shows them")
+        ctx.fail("which experiment? Name one, or give --all for all; `glassgear lab --list` shows them")
 
 
 def _list(as_json: bool) -> None:
@@ -185,11 +187,11 @@ def _run_all(common: dict[str, Any]) -> None:
 def _run(one: Experiment, common: dict[str, Any], given: dict[str, Any]) -> None:
     from glassgear.lab.saving import WITHOUT_PLOT, can_draw, make_folder, save
 
+    settings = one.with_options(small=common["small"], seed=common["seed"], **given)
     files = not common["as_json"] or common["out"] is not None
     folder = common["out"] or Path(FOLDER)
     if files:
         make_folder(folder)
-    settings = one.with_options(small=common["small"], seed=common["seed"], **given)
     start = time.perf_counter()
     with console.status(f"{one.name} ..."):
         result = one.run(settings)

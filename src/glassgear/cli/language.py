@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from glassgear.cli import console
 from glassgear.cli.options import option
 from glassgear.errors import GlassgearError
 from glassgear.languages import LANGUAGES, words_in
@@ -33,8 +34,10 @@ def language_option(section: str) -> Callable[[F], F]:
 
 @contextmanager
 def speaking(language: str) -> Iterator[Words]:
-    """Words in a language, in which errors are said, too."""
+    """Words in a language, in which notes and errors are said, too."""
     words = words_in(language)
+    if language != "en":
+        console.speak(words)
     try:
         yield words
     except GlassgearError as error:

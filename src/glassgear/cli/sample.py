@@ -24,7 +24,7 @@ from glassgear.cli.options import (
 )
 from glassgear.cli.output import json_line, quoted
 from glassgear.cli.table import room
-from glassgear.cli.trace_views import Name, cut, figure, is_slim, is_tight, new_table, share, show
+from glassgear.cli.trace_views import Name, cut, figure, is_slim, is_tight, left_out, new_table, share, show
 
 if TYPE_CHECKING:
     from glassgear.language_model import LanguageModel
@@ -233,7 +233,9 @@ def _show(choice: Choice, name: Name, top: int, words: Words) -> None:
         texts = (called, *logit, share(row["probability"]), after, words(note))
         rows.add_row(str(row["id"]), *(Text(text, style=style) for text in texts))
     title = words(f"Token {choice.step} after the prompt")
-    show(title, stages, "", rows, "", *map(words, _verdict(choice, name)))
+    no_room = left_out(("removed, the likeliest",) if is_slim() else (), words)
+    nor_here = left_out(("logit",) if is_tight() else (), words)
+    show(title, stages, *no_room, "", rows, *nor_here, "", *map(words, _verdict(choice, name)))
 
 
 def _verdict(choice: Choice, name: Name) -> Iterator[str]:

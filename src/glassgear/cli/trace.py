@@ -79,7 +79,7 @@ def _bytes(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
         help=f"How many tokens to list. [default: 3 for --heads, else {TOP}]")  # fmt: skip
 @option("--json", "as_json", is_flag=True, section=VIEW, help="One JSON object.")
 @language_option(VIEW)
-@zero_option(CHANGE, "and show what that does to the next token")
+@zero_option(CHANGE, "and show what that does to the next token, and with -n to the text")
 @option("--chat", is_flag=True, section=MODEL, help="PROMPT is a message: use the model's chat template.")
 @option("--system", callback=as_text, metavar="TEXT", section=MODEL, help="A system message before it.")
 @option("--special", is_flag=True, section=MODEL, help="Read control tokens in the prompt as what they are.")
@@ -133,6 +133,14 @@ def _trace(model: str | None, prompt: str | None, given: dict[str, Any], words: 
     views = _views(given) or given["save"] is not None or given["every"] or bool(given["select"])
     trace = _record(loaded, ids, changed, given) if views or changed is None else None
     effect = None if changed is None else _effect(loaded, ids, changed, given["top"] or TOP)
+    if effect is not None and given["max_tokens"]:
+        from glassgear.cli.trace_parts import Continued
+
+        made = None if trace is None else list(trace.ids[trace.prompt :])
+        before = _continued(loaded, ids, None, given["max_tokens"])
+        effect["continued"] = Continued(
+            len(ids), before, made or _continued(loaded, ids, changed, given["max_tokens"])
+        )
     if given["save"] is not None and trace is not None:
         trace.save(given["save"])
         if not given["as_json"]:
@@ -204,6 +212,16 @@ def _effect(model: LanguageModel, ids: list[int], hook: Hook, top: int) -> dict[
         "after": [{"id": int(i), "probability": _p(after[i]), "before": _p(before[i])} for i in order[1]],
         "divergence": _divergence(before, after),
     }
+
+
+def _continued(model: LanguageModel, ids: list[int], hook: Hook | None, count: int) -> list[int]:
+    """The likeliest ids after a prompt, one after the other, as a trace takes them."""
+    from glassgear.trace.shown import shown_by
+
+    smallest = min(shown_by(model.backend).items(), key=lambda pair: pair[1].nbytes)[0]  # some value is kept
+    with console.status("Running ..."):
+        made = model.trace(ids, max_tokens=count, select=smallest, change=hook)
+    return list(made.ids[made.prompt :])
 
 
 def _p(logprob: Any) -> float:

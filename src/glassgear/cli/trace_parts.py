@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from glassgear.cli import console
+from glassgear.cli.ids_mode import tokenizer_of
 from glassgear.cli.trace_views import (
     Name,
     Said,
@@ -13,6 +16,7 @@ from glassgear.cli.trace_views import (
     figure,
     is_slim,
     kinds,
+    left_out,
     new_table,
     only,
     shape_text,
@@ -31,9 +35,32 @@ if TYPE_CHECKING:
     from glassgear.trace.trace import Trace
     from glassgear.trace.views import Summary
 
-__all__ = ["Parts"]
+__all__ = ["Continued", "Parts"]
 
 LOOKS, SAID = 3, 5  # tokens listed for each head, and for each layer, unless another number is asked for
+
+
+@dataclass(frozen=True)
+class Continued:
+    """How a text goes on, without and with a change.
+
+    Attributes:
+        prompt: tokens before.
+        before: the ids that follow without the change.
+        after: those that follow with it.
+    """
+
+    prompt: int
+    before: Sequence[int]
+    after: Sequence[int]
+
+    @property
+    def parts_at(self) -> int | None:
+        """Number of the first token that isn't the same in both; the prompt's first is 0."""
+        if self.before == self.after:
+            return None
+        same = [one == other for one, other in zip(self.before, self.after, strict=False)]
+        return self.prompt + (same.index(False) if False in same else len(same))
 
 
 @dataclass(frozen=True)
@@ -94,7 +121,9 @@ class Parts:
                 side: [row | {"text": self.name(row["id"])} for row in effect[side]]
                 for side in ("before", "after")
             }
-            out |= {"zeroed": list(self.given["zero"]), "next": effect | named}
+            out |= {"zeroed": list(self.given["zero"]), "next": {"divergence": effect["divergence"]} | named}
+            if "continued" in effect:
+                out["continued"] = self._continued_json(effect["continued"])
         if trace is not None and self.given["growth"]:
             out["growth"] = [
                 {"path": row.path, "tokens": list(row.tokens), "stream": row.stream.tolist()}
@@ -208,8 +237,38 @@ class Parts:
                 made.add_row(str(place), *before, *after)
             else:
                 made.add_row(str(place), *before, share(one["after"]), "", *after, share(other["before"]))
-        zeroed = ", ".join(self.given["zero"])
+        zeroed, continued = ", ".join(self.given["zero"]), effect.get("continued")
+        which = "The next token" if continued is None else "The first token after the prompt"
         show(
-            self.words(f"The next token, with {zeroed} set to zero"), made,
+            self.words(f"{which}, with {zeroed} set to zero"), made,
+            *left_out(("p then", "p before") if is_slim() else (), self.words),
             self.words(f"The change is worth {figure(effect['divergence'])} nats (KL divergence)."),
+            *(() if continued is None else self._continued_lines(continued)),
         )  # fmt: skip
+
+    def _continued_lines(self, made: Continued) -> Iterator[str]:
+        """What the model goes on to say as it is, and after the change."""
+        yield ""
+        yield self.words("How the text goes on, the likeliest token each time:")
+        yield self.words(f"as it is: {self._text(made.before)}")
+        yield self.words(f"changed: {self._text(made.after)}")
+        same = made.parts_at is None
+        yield self.words("Both are the same." if same else f"They part at token {made.parts_at}.")
+
+    def _continued_json(self, made: Continued) -> dict[str, Any]:
+        def told(ids: Sequence[int]) -> dict[str, Any]:
+            return {"ids": list(ids), "texts": [self.name(token) for token in ids]}
+
+        return {"before": told(made.before), "after": told(made.after), "parts_at": made.parts_at}
+
+    def _text(self, ids: Sequence[int]) -> str:
+        """Ids as a text in quotes; without a tokenizer as they are."""
+        tokenizer = tokenizer_of(self.model) if self.model is not None else None
+        if tokenizer is None:
+            return " ".join(map(str, ids))
+        # Not `decode`, which takes the space off that a text's first word begins with.
+        made = b"".join(
+            tokenizer.piece(token).encode() if tokenizer.is_special(token) else tokenizer.token_bytes(token)
+            for token in ids
+        )
+        return console.visible(json.dumps(made.decode(errors="replace"), ensure_ascii=False))

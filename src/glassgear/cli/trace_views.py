@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ __all__ = [
     "is_slim",
     "is_tight",
     "kinds",
+    "left_out",
     "new_table",
     "only",
     "shape_text",
@@ -47,6 +48,7 @@ Name = Callable[[int], str]
 """What a token is called: its text, quoted."""
 
 WIDE = 200  # columns where nobody looks on
+LEAST = 40  # columns that everything is printed in at least: with fewer, words would break into letters
 SLIM = 64  # columns that are too few for every figure
 MIDDLING = 110  # columns that are enough for long names
 NARROW = 19  # letters of a name that there is always room for
@@ -63,11 +65,20 @@ def show(*parts: RenderableType) -> None:
     from rich.console import Console
 
     colours = None if console.may_colour() is False else "auto"
-    out = Console(file=sys.stdout, width=room() or WIDE, color_system=colours, highlight=False)  # type: ignore[arg-type]
+    width = max(room() or WIDE, LEAST)
+    out = Console(file=sys.stdout, width=width, color_system=colours, highlight=False)  # type: ignore[arg-type]
     for part in parts:
         if is_slim() and not isinstance(part, str):
             fit(part, out)
         out.print(part, markup=False)
+
+
+def left_out(heads: Sequence[str], words: Words) -> Iterator[Text]:
+    """A line that names the columns that a terminal has no room for, if there are any."""
+    from rich.text import Text
+
+    if heads:
+        yield Text(words(f"no room for: {', '.join(map(words, heads))}"), style="dim")
 
 
 def is_slim() -> bool:
@@ -168,8 +179,9 @@ def show_figures(rows: Sequence[tuple[Summary, int, str]], words: Words = str) -
     from rich.text import Text
 
     heads: tuple[str, ...] = ("value", "shape", "mean", "std", "min", "max", "norm", "zeros")
-    slim = is_slim()  # then without the shape, the extremes and zeros
-    heads = ("value", "mean", "std", "norm") if slim else heads
+    slim = is_slim()
+    missing = ("shape", "min", "max", "zeros") if slim else ()
+    heads = tuple(head for head in heads if head not in missing)
     made = new_table(*map(words, heads), right=range(1 if slim else 2, len(heads)))
     made.columns[1].no_wrap = True
     if (room() or WIDE) < MIDDLING:
@@ -191,7 +203,7 @@ def show_figures(rows: Sequence[tuple[Summary, int, str]], words: Words = str) -
         mean, std, low, high, norm = (Text(n, style=style) for n in numbers)
         whole = (shape, mean, std, low, high, norm, _percent(row.zeros))
         made.add_row(path, *((mean, std, norm) if slim else whole))
-    show(made)
+    show(made, *left_out(missing, words))
 
 
 def _name(path: str, inside: bool) -> Text:
@@ -304,5 +316,6 @@ def show_lens(said: Said, name: Name, words: Words = str) -> None:
     show(
         words(f"What each layer would say after token {said.token}, {name(said.ids[said.token])}"),
         made,
+        *left_out(("place",) if is_tight() else (), words),
         words(f"{path} decided: from it on, {name(final)} is the likeliest."),
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import os
 import shlex
 import signal
+import stat
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +36,8 @@ glassgear train stories.toml --out runs/second --set model.layers=8
 glassgear train stories.toml --json > log.jsonl        events, for programs
 glassgear train stories.toml --export-only             write the model of the newest checkpoint
 
-Two processes, on one machine:
-torchrun --nproc-per-node 2 -m glassgear train stories.toml
+Two processes on one machine, which share the micro-batches of a step:
+torchrun --nproc-per-node 2 -m glassgear train stories.toml --out runs/two --set train.accumulate=2
 """
 
 
@@ -81,10 +84,11 @@ def command(config: str, changes: dict[str, Any], **given: Any) -> None:
 
     CONFIG is a TOML file; docs/training.md lists all that it can say. A run lives in a folder: ids,
     checkpoints, metrics.jsonl, and at the end `model`, a Hugging Face folder that `glassgear run`
-    takes. Ctrl-C or SIGTERM saves first; the same command then goes on where it stopped.
+    takes. Ctrl-C, SIGTERM or a terminal that is closed saves first; the same command then goes on where it
+    stopped.
 
-    Exit code 0: done, or paused; 130 or 143: interrupted, and saved; 1: it failed, or diverged (the last good
-    checkpoint stays).
+    Exit code 0: done, or paused; 129, 130 or 143: interrupted by SIGHUP, Ctrl-C or SIGTERM, and saved; 1: it
+    failed, or diverged (the last good checkpoint stays).
     """
     if int(os.environ.get("LOCAL_RANK", "0")):
         _be_silent()
@@ -158,7 +162,12 @@ def _trained(settings: TrainSettings, given: dict[str, Any]) -> Outcome:
     from glassgear.train import Trainer
 
     view = view_for(settings, as_json=given["as_json"], quiet=given["quiet"])
-    trainer = Trainer(settings, view.event, given["until"])
+
+    def tell(event: dict[str, Any]) -> None:
+        with _terminal_may_go():
+            view.event(event)
+
+    trainer = Trainer(settings, tell, given["until"])
     with _closing(view):
         try:
             return trainer.run()
@@ -169,20 +178,35 @@ def _trained(settings: TrainSettings, given: dict[str, Any]) -> Outcome:
 
 
 @contextlib.contextmanager
-def _closing(view: View) -> Any:
+def _closing(view: View) -> Iterator[None]:
     try:
         yield
     finally:
-        view.close()
+        with _terminal_may_go():
+            view.close()
+
+
+@contextlib.contextmanager
+def _terminal_may_go() -> Iterator[None]:
+    """A terminal that was closed takes no more words: that must not end a run before it is saved."""
+    try:
+        yield
+    except OSError as trouble:
+        if trouble.errno != errno.EIO:
+            raise
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            if stat.S_ISCHR(os.fstat(stream).st_mode):  # a file or a pipe is none
+                os.dup2(nowhere, stream)
+        os.close(nowhere)
 
 
 def _say_where(settings: TrainSettings) -> None:
     """After a full disk, say: what was saved is still there."""
-    from glassgear.train.checkpoint import checkpoints
+    from glassgear.train.checkpoint import newest_whole
 
-    found = checkpoints(Path(settings.out))
-    if found:
-        console.note(f"{found[-1]} is whole: the same command goes on from there")
+    if found := newest_whole(Path(settings.out)):
+        console.note(f"{found} is whole: the same command goes on from there")
 
 
 def _finish(settings: TrainSettings, model: Path, given: dict[str, Any]) -> None:
@@ -240,14 +264,15 @@ def _unfinished(outcome: Outcome, config: str, given: dict[str, Any]) -> None:
     """A paused, interrupted or diverged run: what is there, and what to do."""
     if outcome.reason in ("paused", "interrupted"):
         if not given["as_json"]:
-            console.say(_how_to_go_on(outcome, config, given))
+            with _terminal_may_go():
+                console.say(_how_to_go_on(outcome, config, given))
         if outcome.reason == "paused":
             return
         sys.exit(128 + (signal.Signals[outcome.signal] if outcome.signal else signal.SIGTERM))
-    from glassgear.train.checkpoint import checkpoints
+    from glassgear.train.checkpoint import newest_whole
 
-    found = checkpoints(outcome.folder)
-    good = f"The last good checkpoint is {_near(found[-1])}" if found else "No checkpoint was written yet"
+    found = newest_whole(outcome.folder)
+    good = f"The last good checkpoint is {_near(found)}" if found else "No checkpoint was written yet"
     raise GlassgearError(
         f"the run diverged: three steps in a row up to step {outcome.step:,} had no finite gradient. "
         f"{good}; try a smaller learning_rate or a longer warmup"

@@ -71,6 +71,8 @@ class Silent:
 def _warn(event: Event) -> None:
     if event["event"] == "damaged":
         console.note(f"{event['why']}; the checkpoint before it is taken instead")
+    elif event["event"] == "dropped":
+        console.note(f"{event['path']} was damaged and is deleted: {event['whole']} is whole")
     elif event["event"] == "remade":
         console.note(f"{event['why']}; tokenizer and ids are made anew from the texts")
     elif event["event"] == "skipped":
@@ -236,7 +238,9 @@ def resumed(settings: TrainSettings, event: Event) -> str:
 
 def speed(event: Event) -> str:
     """Tokens a second, and how much of the machine's matrix products that is."""
-    return f"{event['tokens_per_second']:,.0f} tok/s, {event['share_of_gemm']:.0%} of the GEMM rate"
+    share = event["share_of_gemm"]
+    told = "the machine is too busy for the GEMM rate" if share is None else f"{share:.0%} of the GEMM rate"
+    return f"{event['tokens_per_second']:,.0f} tok/s, {told}"
 
 
 def held_out(event: Event) -> str:

@@ -185,8 +185,8 @@ SUMS = {
 # --- names: of terms, inputs, factors, roles, steps ----------------------------------------------
 
 PLACES = {
-    "token {n:int}": "第 {n} 个 token",
-    "token {n:int} {text:quoted}": "第 {n} 个 token {text}",
+    "token {n:int}": "token {n}",
+    "token {n:int} {text:quoted}": "token {n} {text}",
     "id {n:int}": "编号 {n}",
     "id {n:int} {text:quoted}": "编号 {n} {text}",
     "channel {c:int}": "通道 {c}",
@@ -208,8 +208,8 @@ PLACES = {
     "latent channel {c:int} of {token:words}": "{token} 的潜向量通道 {c}",
     "shared key channel {c:int} of {token:words}": "{token} 的共享键的通道 {c}",
     "score of {what:words}": "{what}的分数",
-    "weight of token {n:int}": "对第 {n} 个 token 的注意力权重",
-    "weight of token {n:int} {text:quoted}": "对第 {n} 个 token {text} 的注意力权重",
+    "weight of token {n:int}": "对 token {n} 的注意力权重",
+    "weight of token {n:int} {text:quoted}": "对 token {n} {text} 的注意力权重",
     "value of {token:words}": "{token} 的值",
     "weight of expert {n:int}": "专家 {n} 的权重",
     "logit of {what:words}": "{what} 的 logit",
@@ -246,16 +246,16 @@ STEPS = {
     "only the first {n:int} channels are turned: it stays as it is":
         "只有前 {n} 个通道参与旋转：这个通道保持不变",
     "number {n:int} of {count:int}, in the pairing `half`":
-        "共 {count} 对中的第 {n} 对，按前后两半配对（`half`）",
+        "编号 {n}（共 {count} 对），按前后两半配对（`half`）",
     "number {n:int} of {count:int}, in the pairing `interleaved`":
-        "共 {count} 对中的第 {n} 对，按相邻通道配对（`interleaved`）",
+        "编号 {n}（共 {count} 对），按相邻通道配对（`interleaved`）",
     "{theta:float}^(-{a:int}/{b:int})": "{theta}^(-{a}/{b})",
     "{theta:float}^(-{a:int}/{b:int}), scaled by {kind:name}": "{theta}^(-{a}/{b})，按 {kind} 方式缩放",
     "position {n:int} * frequency, radians": "位置 {n} * 频率，单位弧度",
     "of the angle": "该角度的三角函数值",
     "of the angle * {f:float}": "该角度的三角函数值 * {f}",
-    "query head {q:int} reads key head {k:int} of {n:int}": "查询头 {q} 读取 {n} 个键头中的第 {k} 个",
-    "query head {q:int} reads value head {k:int} of {n:int}": "查询头 {q} 读取 {n} 个值头中的第 {k} 个",
+    "query head {q:int} reads key head {k:int} of {n:int}": "查询头 {q} 读取键头 {k}（共 {n} 个）",
+    "query head {q:int} reads value head {k:int} of {n:int}": "查询头 {q} 读取值头 {k}（共 {n} 个）",
     "of the model": "由模型给定",
     "1 / sqrt({n:int})": "1 / sqrt({n})",
     "the sum": "总和",
@@ -281,7 +281,7 @@ STEPS = {
         "W^T q：kv_up 中头 {h} 的键的各行，转置后乘以它的查询",
     "what scores are multiplied by": "分数所乘的系数",
     "row {r:int} of head {h:int}'s value rows of kv_up times the token's latent":
-        "kv_up 中头 {h} 的值的第 {r} 行，乘以该 token 的潜向量",
+        "kv_up 中头 {h} 的值的行 {r}，乘以该 token 的潜向量",
     "of the terms": "各项之和", "of all terms": "所有项之和", "is added": "相加",
     "over channels {a:int} to {b:int}, by the embedding's table": "通道 {a} 到 {b}，用嵌入表",
     "over channels {a:int} to {b:int}, by weights of their own": "通道 {a} 到 {b}，用单独的权重",
@@ -295,12 +295,12 @@ STEPS = {
     "stored weight + {offset:float}": "存储的权重 + {offset}",
     "of the norm": "归一化的权重", "stored": "随模型存储", "weight / root": "权重 / 平方根",
     "bias - mean * weight / root": "偏置 - 均值 * 权重 / 平方根",
-    "the id of {token:words}: row {row:int} of {count:int}": "{token} 的编号：共 {count} 行中的第 {row} 行",
-    "position {n:int}: row {row:int} of {count:int}": "位置 {n}：共 {count} 行中的第 {row} 行",
+    "the id of {token:words}: row {row:int} of {count:int}": "{token} 的编号：行 {row}（共 {count} 行）",
+    "position {n:int}: row {row:int} of {count:int}": "位置 {n}：行 {row}（共 {count} 行）",
     "position {n:int} + {offset:int}: row {row:int} of {count:int}":
-        "位置 {n} + {offset}：共 {count} 行中的第 {row} 行",
-    "the token's type: row {row:int} of {count:int}": "该 token 的类型：共 {count} 行中的第 {row} 行",
-    "column {c:int} of that row": "该行的第 {c} 列",
+        "位置 {n} + {offset}：行 {row}（共 {count} 行）",
+    "the token's type: row {row:int} of {count:int}": "该 token 的类型：行 {row}（共 {count} 行）",
+    "column {c:int} of that row": "该行的列 {c}",
     "the integer that code {code:int} stands for": "编码 {code} 所代表的整数",
     "of its block": "所在块的",
     "of the embedding, is multiplied": "嵌入的缩放系数，相乘",
@@ -339,8 +339,8 @@ STEPS = {
 # --- as the page of text has it -------------------------------------------------------------------
 
 PAGE = {
-    "{path:place} of token {n:int}": "第 {n} 个 token 的 {path}",
-    "{path:place} of token {n:int} {text:quoted}": "第 {n} 个 token {text} 的 {path}",
+    "{path:place} of token {n:int}": "token {n} 的 {path}",
+    "{path:place} of token {n:int} {text:quoted}": "token {n} {text} 的 {path}",
     "{title:words}, input {n:int}: {name:words}": "{title}，输入 {n}：{name}",
     "{gear:words}: {formula:words}": "{gear}：{formula}",
     "{gear:words}: {formula:words}  ({source:words})": "{gear}：{formula}（{source}）",
@@ -366,7 +366,7 @@ PAGE = {
     "(scale * dot + minimum * codes' sum) * unit": "(缩放系数 * 整数点积 + 最小值 * 编码之和) * 单位",
     "scale * dot * unit": "缩放系数 * 整数点积 * 单位",
     "there is no block {n:int}: the row has blocks 0 to {last:int}":
-        "没有第 {n} 块：这一行有块 0 到 {last}",
+        "没有块 {n}：这一行有块 0 到 {last}",
     "block {n:int}, inputs {a:int} to {b:int}, as {type:name} stores it":
         "块 {n}，输入 {a} 到 {b}，{type} 的存储方式",
     "bytes: {hex:text}": "字节：{hex}", "codes: {hex:text}": "编码：{hex}",

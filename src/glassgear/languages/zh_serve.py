@@ -128,7 +128,7 @@ NUMBERS = {
     "nothing has been run yet: make a step first": "还没有运行：请先走一步",
     "nothing has been run yet": "还没有运行",
     "nothing has been run yet: make a step in both runs first": "还没有运行：请先在两次运行中各走一步",
-    "there is no token {n:int}: {why:words}": "没有第 {n} 个 token：{why}",
+    "there is no token {n:int}: {why:words}": "没有 token {n}：{why}",
     "the trace has tokens 0 to {n:int}": "记录中有 token 0 到 {n}",
     "the run has tokens 0 to {n:int}": "这次运行有 token 0 到 {n}",
     "the ids are 0 to {n:int}": "编号是 0 到 {n}",
@@ -155,11 +155,11 @@ NUMBERS = {
     "no activation is called {name:quoted}: choose one of {names:text}":
         "没有名为 {name} 的激活函数：请从 {names} 中选择",
     "{path:text} has no value for token {n:int}: it was computed for tokens {list:ints}":
-        "{path} 没有第 {n} 个 token 的值：它只对 token {list} 计算过",
+        "{path} 没有 token {n} 的值：它只对 token {list} 计算过",
     "{path:text} has no value for token {n:int}: it was computed for tokens {a:int} to {b:int}":
-        "{path} 没有第 {n} 个 token 的值：它只对 token {a} 到 {b} 计算过",
+        "{path} 没有 token {n} 的值：它只对 token {a} 到 {b} 计算过",
     "{path:text} has no value for token {n:int}: it was computed for no token":
-        "{path} 没有第 {n} 个 token 的值：它没有对任何 token 计算过",
+        "{path} 没有 token {n} 的值：它没有对任何 token 计算过",
     "{path:text} has no value for tokens {n:int} to {m:int}: it was computed for tokens {list:ints}":
         "{path} 没有 token {n} 到 {m} 的值：它只对 token {list} 计算过",
     "{path:text} has no value for tokens {n:int} to {m:int}: it was computed for tokens {a:int} to {b:int}":
@@ -168,13 +168,13 @@ NUMBERS = {
         "{path} 没有 token {n} 到 {m} 的值：它没有对任何 token 计算过",
     "{path:text} has no value: a traced run doesn't compute it": "{path} 没有值：带记录的运行不计算它",
     "{path:text} has no value for token {n:int}, which doesn't use expert {e:int}: {who:words}":
-        "{path} 没有第 {n} 个 token 的值，它没有用到专家 {e}：{who}",
+        "{path} 没有 token {n} 的值，它没有用到专家 {e}：{who}",
     "the router chose it for tokens {list:ints}": "路由为 token {list} 选了该专家",
     "the router chose it for tokens {a:int} to {b:int}": "路由为 token {a} 到 {b} 选了该专家",
     "no token chose it": "没有 token 选它",
-    "{who:words}; token {n:int} uses experts {list:ints}": "{who}；第 {n} 个 token 使用专家 {list}",
+    "{who:words}; token {n:int} uses experts {list:ints}": "{who}；token {n} 使用专家 {list}",
     "{who:words}; token {n:int} uses experts {a:int} to {b:int}":
-        "{who}；第 {n} 个 token 使用专家 {a} 到 {b}",
+        "{who}；token {n} 使用专家 {a} 到 {b}",
     "{path:text} has no number at {at:words}: it has {have:words}": "{path} 在 {at} 处没有数：它有{have}",
     "nothing": "空位置",
     "one number, which takes no index": "单独一个数，不需要下标",
@@ -207,7 +207,7 @@ NUMBERS = {
     "this model reads a text in both directions: it samples nothing": "这个模型双向读取文本：不做采样",
     "nothing was sampled after token {n:int}: the prompt goes on there. The first id that was chosen "
     "comes after token {first:int}":
-        "第 {n} 个 token 之后没有采样：那里仍是提示词。第一个采样得到的编号在第 {first} 个 token 之后",
+        "token {n} 之后没有采样：那里仍是提示词。第一个采样得到的编号在 token {first} 之后",
     "no id was made here, and the settings don't say a seed: it could be any":
         "这里没有生成编号，设置中也没有随机种子：可能是任何一个",
     "growth needs the outputs of blocks: record `blocks.*`, or select nothing":
@@ -351,6 +351,11 @@ REQUESTS = {
     "{where:name}: input should be greater than or equal to {n:float}": "{where}：不应小于 {n}",
     "{where:name}: input should be less than or equal to {n:float}": "{where}：不应大于 {n}",
     "{where:name}: input should be a valid {kind:text}": "{where}：类型不对，应为 {kind}",
+    "the body isn't valid JSON, at character {n:int}: {why:text}":
+        "请求体不是有效的 JSON，第 {n} 个字符处：{why}",
+    "the body must be a JSON object with names and values": "请求体必须是由名称和值组成的 JSON 对象",
+    "the body can't be read: it must be JSON in UTF-8, not too deeply nested":
+        "无法读取请求体：必须是 UTF-8 编码的 JSON，嵌套不能太深",
     "{where:name}: field required": "{where}：缺少这一项",
     "{where:name}: string should have at most {n:int} characters": "{where}：最多 {n} 个字符",
     "{where:name}: string should have at least {n:int} character": "{where}：至少 {n} 个字符",

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 __all__ = ["SENTENCES"]
 
+LABELS = {
+    "note:": "注意：", "error:": "错误：", "Usage:": "用法：",
+    "Try {command:quoted} for help.": "运行 {command} 查看帮助。",
+    "Invalid value for {name:name}: {why:text}": "{name} 的值无效：{why}",
+}  # fmt: skip
+
 SAMPLE = {
     "stage": "阶段", "setting": "设置", "kept": "保留", "removed": "剔除", "likeliest": "最可能的",
     "removed, the likeliest": "剔除者中最可能的",
@@ -30,13 +36,18 @@ TRACE = {
     "attention": "注意力", "head": "头",
     "weight, token": "注意力权重，token",
     "place": "名次",
-    "What token {n:int}, {token:text}, looks at": "第 {n} 个 token {token} 看向哪里",
+    "What token {n:int}, {token:text}, looks at": "token {n} {token} 看向哪里",
     "What each layer would say after token {n:int}, {token:text}":
-        "第 {n} 个 token {token} 之后，每一层会说什么",
+        "token {n} {token} 之后，每一层会说什么",
     "{path:name} decided: from it on, {token:text} is the likeliest.":
         "{path} 起定局：从这里开始 {token} 最可能。",
     "as it is": "原样", "p": "概率", "p then": "改动后概率", "changed": "改动后", "p before": "改动前概率",
     "The next token, with {paths:text} set to zero": "把 {paths} 置零后的下一个 token",
+    "The first token after the prompt, with {paths:text} set to zero":
+        "把 {paths} 置零后，提示词之后的第一个 token",
+    "How the text goes on, the likeliest token each time:": "文本如何继续（每次取最可能的 token）：",
+    "as it is: {text:text}": "原样：{text}", "changed: {text:text}": "改动后：{text}",
+    "Both are the same.": "两者相同。", "They part at token {n:int}.": "从 token {n} 起不同。",
     "The change is worth {x:float} nats (KL divergence).": "这一改动相当于 {x} nats（KL 散度）。",
     "{n:int} values of {tokens:int} tokens in {path:text} ({size:text})":
         "{tokens} 个 token 的 {n} 个数值已存入 {path}（{size}）",
@@ -88,10 +99,14 @@ MISTAKES = {
         "分词器",
     "device and dtype are for the torch backend, not for {name:name}":
         "device 和 dtype 只用于 torch 后端，不用于 {name}",
-    "{name:text}: is a published config of {source:name}, which has no weights: `glassgear run --random` "
-    "draws some (random=True in Python); `glassgear show` and `glassgear params` need none":
-        "{name}：是 {source} 公布的配置，没有权重：`glassgear run --random` 可随机生成（Python 中为 "
+    "{name:text}: is a published config of {source:name}, which has no weights: `glassgear {command:name} "
+    "--random` draws some (random=True in Python); `glassgear show` and `glassgear params` need none":
+        "{name}：是 {source} 公布的配置，没有权重：`glassgear {command} --random` 可随机生成（Python 中为 "
         "random=True）；`glassgear show` 和 `glassgear params` 不需要权重",
+    "{name:text}: is a model file, which has no weights: `glassgear {command:name} --random` draws some "
+    "(random=True in Python); `glassgear show` and `glassgear params` need none":
+        "{name}：是模型文件，没有权重：`glassgear {command} --random` 可随机生成（Python 中为 random=True）；"
+        "`glassgear show` 和 `glassgear params` 不需要权重",
     "random weights for {name:text} need {need:text} of memory in float32 (as drawn, and as the backend "
     "keeps them), and {free:text} are free; `glassgear show` and `glassgear params` need none":
         "{name} 的随机权重以 float32 需要 {need} 内存（生成时一份，后端保存一份），而空闲内存只有 {free}；"
@@ -101,4 +116,4 @@ MISTAKES = {
         "运行记录没有说明函数替换了哪些数：请改为给出提示词",
 }  # fmt: skip
 
-SENTENCES = {**SAMPLE, **TRACE, **MISTAKES}
+SENTENCES = {**LABELS, **SAMPLE, **TRACE, **MISTAKES}

@@ -25,6 +25,7 @@ __all__ = [
     "growth",
     "habits",
     "heads",
+    "largest",
     "lens",
     "numbers",
     "position",
@@ -348,7 +349,7 @@ def candidates(run: Run, token: int, sampling: Sampling, count: int = 20) -> dic
     before, after = stages[0], stages[-1]
     p, final = before.probabilities, np.zeros(len(logits))
     final[after.ids] = after.probabilities
-    listed = _largest(before.logits, count)
+    listed = largest(before.logits, count)
     gone = _removed_by(before.ids[listed], stages)
     return {
         "stages": [_stage(run, *pair) for pair in zip([None, *stages], stages, strict=False)],
@@ -372,7 +373,7 @@ def candidates(run: Run, token: int, sampling: Sampling, count: int = 20) -> dic
     }
 
 
-def _largest(values: Floats, count: int) -> NDArray[np.int64]:
+def largest(values: Floats, count: int) -> NDArray[np.int64]:
     """Places of the largest values, largest first; of equal ones the first."""
     near = top_k(values, count)
     return near[np.argsort(-values[near], kind="stable")]
@@ -395,7 +396,7 @@ def _stage(run: Run, before: Stage | None, stage: Stage) -> dict[str, Any]:
         return told | {"removed": [], "removed_count": 0}
     gone = ~np.isin(before.ids, stage.ids, assume_unique=True)
     ids, p = before.ids[gone], before.probabilities[gone]
-    few = [int(i) for i in _largest(p.astype(np.float32), FEW)]
+    few = [int(i) for i in largest(p.astype(np.float32), FEW)]
     removed = [
         {"id": int(ids[i]), "text": text_of(run.tokenizer, int(ids[i])), "probability": float(p[i])}
         for i in few

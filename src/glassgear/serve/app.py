@@ -17,13 +17,17 @@ from glassgear.errors import GlassgearError
 from glassgear.languages import Words
 from glassgear.serve import saying
 from glassgear.serve.guard import Guard
-from glassgear.serve.replies import Json, failed
+from glassgear.serve.replies import Json, failed, misread
 from glassgear.serve.routes import GROUPS
 from glassgear.serve.service import Service
 
 __all__ = ["PAGE", "Service", "create_app"]
 
 PAGE = Path(__file__).parent / "page"
+SAID = {  # in our own words, by status; nothing here gives one of these but the framework
+    400: "the body can't be read: it must be JSON in UTF-8, not too deeply nested",
+    404: "there is nothing at this address",
+}
 
 
 def create_app(service: Service, host: str = "127.0.0.1") -> Guard:
@@ -49,15 +53,11 @@ def _errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, trouble: RequestValidationError) -> Json:
-        first = trouble.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:] if first["type"] != "json_invalid")
-        message = str(first["msg"])
-        message = message[:1].lower() + message[1:]
-        return Json({"error": _words(request)(f"{where}: {message}" if where else message)}, 400)
+        return Json({"error": _words(request)(misread(trouble.errors()[0]))}, 400)
 
     @app.exception_handler(HTTPException)
     def other(request: Request, trouble: HTTPException) -> Json:
-        told = "there is nothing at this address" if trouble.status_code == 404 else str(trouble.detail)
+        told = SAID.get(trouble.status_code, str(trouble.detail))
         return Json({"error": _words(request)(told)}, trouble.status_code)
 
     @app.exception_handler(MemoryError)

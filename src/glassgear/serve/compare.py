@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 
 from glassgear.errors import SettingError
 from glassgear.sampling import logprobs
-from glassgear.serve.answers import position
+from glassgear.serve.answers import largest, position
 from glassgear.serve.prompts import text_of
 from glassgear.serve.runs import Run
 from glassgear.serve.store import Found
 
-__all__ = ["compare"]
+__all__ = ["compare", "likeliest_of_both"]
 
 Floats = NDArray[np.float32]
-LISTED = 12  # candidates for the next token
+LISTED = 12  # candidates of one run
+OF_EACH = 5  # of each, where both are in one list
 
 
 def compare(a: Run, b: Run, token: int | None = None) -> dict[str, Any]:
@@ -146,38 +147,62 @@ def _logits(
 ) -> dict[str, Any] | None:
     """What may come next: each run's likeliest ids; None for a model without a head.
 
-    Where the vocabularies are the same, also KL(a || b) in nats, and the ids that are likely in one of the
-    two, the likeliest first.
+    Where the vocabularies are the same, also KL(a || b) in nats, and `likeliest_of_both`, with the two
+    probabilities of each.
     """
     rows = [_row(one, "head", token) for one, token in zip(found, at, strict=True)]
     if rows[0] is None or rows[1] is None:
         return None
-    p, q = (logprobs(row).astype(np.float64) for row in rows if row is not None)
+    p, q = (logprobs(row) for row in rows if row is not None)
     each = {"a": _likeliest(runs[0], p), "b": _likeliest(runs[1], q)}
     if not by_ids:
         return {"kl": None, "same_top": None, "candidates": None, **each}
-    most = np.argsort(-np.maximum(p, q), kind="stable")[:LISTED]
     return {
-        "kl": float((np.exp(p) * (p - q)).sum()),
+        "kl": float((_shares(p) * (p.astype(np.float64) - q)).sum()),
         "same_top": int(p.argmax()) == int(q.argmax()),
         "candidates": [
             {
                 "id": int(i),
                 "text": text_of(runs[0].tokenizer, int(i)),
-                "a": float(np.exp(p[i])),
-                "b": float(np.exp(q[i])),
+                "a": float(_shares(p[i])),
+                "b": float(_shares(q[i])),
             }
-            for i in most
+            for i in likeliest_of_both(p, q)
         ],
         **each,
     }
 
 
-def _likeliest(run: Run, p: NDArray[np.float64]) -> list[dict[str, Any]]:
+def likeliest_of_both(p: Floats, q: Floats) -> NDArray[np.int64]:
+    """The `OF_EACH` likeliest ids of each of two runs, by the larger of their two probabilities.
+
+    Each run has its own among them, however flat it is: what a change makes likely is what one wants to see.
+    Where both prefer the same ids, the next likeliest fill the list.
+
+    Args:
+        p: log probabilities of one, float32 [vocab].
+        q: of the other.
+    """
+    higher = np.maximum(p, q)
+    each = np.union1d(largest(p, OF_EACH), largest(q, OF_EACH))
+    more = largest(higher, 2 * OF_EACH)
+    more = more[~np.isin(more, each)][: 2 * OF_EACH - len(each)]
+    ids = np.concatenate([each, more])
+    ordered: NDArray[np.int64] = ids[np.argsort(-higher[ids], kind="stable")]
+    return ordered
+
+
+def _shares(logs: Floats) -> NDArray[np.float64]:
+    """Probabilities of log probabilities."""
+    shares: NDArray[np.float64] = np.exp(logs.astype(np.float64))
+    return shares
+
+
+def _likeliest(run: Run, p: Floats) -> list[dict[str, Any]]:
     """The likeliest ids of one run, from log probabilities."""
     return [
-        {"id": int(i), "text": text_of(run.tokenizer, int(i)), "probability": float(np.exp(p[i]))}
-        for i in np.argsort(-p, kind="stable")[:LISTED]
+        {"id": int(i), "text": text_of(run.tokenizer, int(i)), "probability": float(_shares(p[i]))}
+        for i in largest(p, LISTED)
     ]
 
 

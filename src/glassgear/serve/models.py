@@ -140,13 +140,15 @@ class Models:
 
     def _loaded(self, name: str, more: Mapping[str, Any]) -> LanguageModel:
         """A model, once there is room for it: nobody has to make room for what isn't there."""
-        from glassgear.loading import load
+        from glassgear.loading import load, without_weights
         from glassgear.weights.described import open_named
 
         if name == NAME:
             self._make_room()
             return worked_example(self.options)
         opened = open_named(name)
+        if not (opened.tensors or more):
+            raise NotFoundError(opened.path, without_weights(opened, "view"))
         self._make_room()
         return load(opened, **self.options, **more)
 
@@ -163,7 +165,7 @@ class Models:
         """
         found = self.entries.get(name)
         if found is None:
-            near = get_close_matches(name[:200], [*self.entries, *_cached(), NAME], 3, 0.5)
+            near = get_close_matches(name[:200], {*self.entries, *_cached()}, 3, 0.5)
             hint = f": did you mean {' or '.join(near)}?" if near else ""
             raise UnknownName(f"no model called {name[:200]!r} is loaded{hint}", near)
         found.used = time.monotonic()
@@ -204,7 +206,7 @@ class Models:
     def _near(self, name: str) -> list[str]:
         from glassgear.weights import pull
 
-        return get_close_matches(name[:200], [*self.entries, *_cached(), *pull.known()], 3, 0.5)
+        return get_close_matches(name[:200], {*self.entries, *_cached(), *pull.known()}, 3, 0.5)
 
 
 def _cached() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
@@ -13,7 +14,7 @@ from glassgear.errors import GlassgearError, NotFoundError
 from glassgear.languages import Words
 from glassgear.serve.errors import Gone, TooMuch, UnknownName
 
-__all__ = ["FRESH", "Json", "failed"]
+__all__ = ["FRESH", "Json", "failed", "misread"]
 
 FRESH = {"Cache-Control": "no-store"}  # headers of what is computed anew each time
 LOG = logging.getLogger("glassgear.serve")
@@ -50,3 +51,27 @@ def failed(trouble: Exception, words: Words) -> Json:
     if isinstance(trouble, Gone | NotFoundError):
         return Json(told, 404)
     return Json(told, 413 if isinstance(trouble, TooMuch) else 400)
+
+
+def misread(found: Mapping[str, Any]) -> str:
+    """What is wrong with a request, as a sentence.
+
+    Args:
+        found: an error of pydantic's, as FastAPI hands it on: `type`, `loc`, `msg`, and for a body that is no
+            JSON `ctx`, which has what Python's decoder says.
+    """
+    source, *where = found["loc"]
+    if found["type"] == "json_invalid":
+        why = str(found.get("ctx", {}).get("error", "")).removesuffix(" at").removesuffix(" starting")
+        place = f", at character {where[0] + 1}" if where and isinstance(where[0], int) else ""
+        return f"the body isn't valid JSON{place}: {_begun(why) or 'it ends too early'}"
+    if source == "body" and not where:
+        return "the body must be a JSON object with names and values"
+    name = ".".join(map(str, where))
+    told = _begun(str(found["msg"]))
+    return f"{name}: {told}" if name else told
+
+
+def _begun(text: str) -> str:
+    """A sentence to stand behind a colon: abbreviations keep their capitals."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]

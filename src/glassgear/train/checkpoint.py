@@ -12,6 +12,7 @@ import shutil
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from glassgear.errors import FormatError
+from glassgear.errors import FileError, FormatError
 from glassgear.model.gears import Model
 from glassgear.train.compared import refusal
 from glassgear.train.ranks import Ranks, whole
 from glassgear.weights import safetensors
 from glassgear.weights.atomic import replacing
+from glassgear.weights.names import plain_name, renamed
 from glassgear.weights.tensor import StoredTensor
 
-__all__ = ["State", "begin_with", "checkpoints", "is_whole", "load", "plain_name", "save", "weights_of"]
+__all__ = ["State", "begin_with", "checkpoints", "load", "newest_whole", "save", "thin_out", "weights_of"]
 
-PREFIXES = ("_orig_mod.", "module.")  # of torch.compile and of DDP
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -58,17 +59,6 @@ class State:
     sums: Mapping[str, int] = field(default_factory=dict)
 
 
-def plain_name(name: str) -> str:
-    """A parameter's name without what wrappers put before it, in whatever order."""
-    while (shorter := _unwrapped(name)) != name:
-        name = shorter
-    return name
-
-
-def _unwrapped(name: str) -> str:
-    return next((name.removeprefix(p) for p in PREFIXES if name.startswith(p)), name)
-
-
 def _arrays(tensors: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
     return {name: whole(t).detach().float().cpu().contiguous().numpy() for name, t in tensors.items()}
 
@@ -80,15 +70,18 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Complete checkpoints of a run, oldest first."""
-    found = folder.glob("step-*")
-    return sorted(p for p in found if p.name[5:].isdigit() and (p / "state.json").is_file())
+    """Checkpoints of a run, oldest first, damaged ones among them."""
+    return sorted((p for p in folder.glob("step-*") if p.name[5:].isdigit() and p.is_dir()), key=_step)
+
+
+def _step(path: Path) -> int:
+    return int(path.name[5:])
 
 
 def save(
-    folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: State, ranks: Ranks, keep: int
+    folder: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: State, ranks: Ranks
 ) -> Path:
-    """Write a checkpoint, and delete all but the newest `keep`. All processes must call it."""
+    """Write a checkpoint. All processes must call it."""
     weights = _arrays(weights_of(module))
     moments: dict[str, Tensor] = {}
     for name, parameter in module.named_parameters():
@@ -111,10 +104,30 @@ def save(
         except BaseException:
             shutil.rmtree(half, ignore_errors=True)
             raise
-        for old in checkpoints(folder)[:-keep]:
-            shutil.rmtree(old, ignore_errors=True)
     ranks.wait()
     return target
+
+
+def thin_out(folder: Path, keep: int) -> list[Path]:
+    """Delete all whole checkpoints but the newest `keep`, and damaged ones that a whole one has followed.
+
+    A damaged one doesn't count as one of `keep`. One that the system doesn't let us read may be whole: it
+    counts as little, and stays.
+
+    Returns:
+        The damaged ones that were deleted.
+    """
+    whole, damaged = 0, []
+    for path in reversed(checkpoints(folder)):
+        if whole == keep:
+            shutil.rmtree(path, ignore_errors=True)
+            continue
+        trouble = _trouble(path)
+        whole += trouble is None
+        if whole and isinstance(trouble, FormatError):
+            damaged.append(path)
+            shutil.rmtree(path, ignore_errors=True)
+    return damaged
 
 
 def load(
@@ -135,6 +148,7 @@ def load(
 
     Raises:
         FormatError: it isn't whole, or its bytes aren't what was written.
+        FileError: the system doesn't let us read it.
         SettingError: it belongs to another model, other data or another order of them.
     """
     state = _state(path)
@@ -156,9 +170,14 @@ def load(
 
 def _state(path: Path) -> State:
     try:
-        return State(**json.loads((path / "state.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as trouble:
-        raise FormatError(path, "is no whole checkpoint: its state.json can't be read") from trouble
+        state = State(**json.loads((path / "state.json").read_text(encoding="utf-8")))
+        if state.step != _step(path) or not isinstance(state.sums, dict):
+            raise ValueError(state)
+        return state
+    except (FileNotFoundError, ValueError, TypeError) as trouble:
+        raise FormatError(path, "is no whole checkpoint: its state.json isn't what was written") from trouble
+    except OSError as trouble:
+        raise FileError(path / "state.json", f"can't be read: {trouble.strerror or trouble}") from trouble
 
 
 def _check(path: Path, state: State) -> None:
@@ -167,24 +186,37 @@ def _check(path: Path, state: State) -> None:
             raise FormatError(path / name, "is damaged: its bytes aren't those that were written")
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a checkpoint's files are as they were written."""
+def newest_whole(folder: Path) -> Path | None:
+    """The newest checkpoint whose files are as they were written; None if there is none."""
+    return next((path for path in reversed(checkpoints(folder)) if _trouble(path) is None), None)
+
+
+def _trouble(path: Path) -> FileError | None:
+    """What is wrong with a checkpoint."""
     try:
         _check(path, _state(path))
-    except FormatError:
-        return False
-    return True
+    except FileError as trouble:
+        return trouble
+    return None
 
 
 def _crc(path: Path) -> int:
-    """CRC-32 of a file, read piece by piece."""
-    found = 0
+    """CRC-32 of a file, which is read once for as long as it stays as it is."""
     try:
-        with open(path, "rb") as file:
-            while piece := file.read(1 << 20):
-                found = zlib.crc32(piece, found)
+        about = path.stat()
+        return _crc_of(path, about.st_size, about.st_mtime_ns)
+    except FileNotFoundError as trouble:
+        raise FormatError(path, "isn't there") from trouble
     except OSError as trouble:
-        raise FormatError(path, f"can't be read: {trouble.strerror or trouble}") from trouble
+        raise FileError(path, f"can't be read: {trouble.strerror or trouble}") from trouble
+
+
+@lru_cache(maxsize=256)
+def _crc_of(path: Path, size: int, changed: int) -> int:
+    found = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            found = zlib.crc32(piece, found)
     return found
 
 
@@ -211,7 +243,7 @@ def begin_with(name: str, module: nn.Module, model: Model) -> None:
 
 
 def _fill_from(path: Path, targets: Mapping[str, Tensor]) -> None:
-    _fill(path, safetensors.read(path), targets)
+    _fill(path, renamed(path, safetensors.read(path)), targets)
 
 
 def _fill(path: Path | str, found: Mapping[str, StoredTensor], targets: Mapping[str, Tensor]) -> None:

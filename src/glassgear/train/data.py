@@ -30,6 +30,7 @@ SIZES, ABOUT = "validation.sizes", "data.json"
 BEGINNINGS = (BOS, "<|begin_of_text|>", "<bos>")
 ENDS = (EOS, "<|end_of_text|>", "<eos>", "<|endoftext|>")
 FORMAT = 1
+DRAWS = 2**64  # what a document's hash is one of
 AT_ONCE = 1000  # documents that are encoded together
 Progress = Callable[[str, float], None]
 Ids = NDArray[Any]
@@ -142,24 +143,43 @@ def _from_text(path: Path, settings: DataSettings) -> Iterator[str]:
 
 
 def _from_jsonl(path: Path, field: str) -> Iterator[str]:
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:  # as bytes, so that a line that is no UTF-8 has its number
         for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                text = json.loads(line)[field]
-            except (ValueError, KeyError, TypeError, RecursionError) as trouble:
-                raise FormatError(
-                    path, f"line {number:,} is no object with a text under `{field}`"
-                ) from trouble
-            if not isinstance(text, str):
-                raise FormatError(path, f"line {number:,}: `{field}` should be a text, found {text!r:.40}")
-            yield text
+            if line.strip():
+                yield _text_of(path, number, line, field)
+
+
+def _text_of(path: Path, number: int, line: bytes, field: str) -> str:
+    try:
+        text = json.loads(line.decode("utf-8"))[field]
+    except UnicodeDecodeError as trouble:
+        raise FormatError(
+            path, f"line {number:,} is no UTF-8 text: {trouble.reason} at byte {trouble.start + 1:,} of it"
+        ) from trouble
+    except (ValueError, KeyError, TypeError, RecursionError) as trouble:
+        raise FormatError(path, f"line {number:,} is no object with a text under `{field}`") from trouble
+    if not isinstance(text, str):
+        raise FormatError(path, f"line {number:,}: `{field}` should be a text, found {text!r:.40}")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as trouble:
+        half = f"\\u{ord(text[trouble.start]):04x}"
+        raise FormatError(
+            path,
+            f"line {number:,}: `{field}` has {half}, half of a pair that stands for one character, without "
+            "the other half: write the character itself, or leave it out",
+        ) from trouble
+    return text
 
 
 def held_out(text: str, share: float) -> bool:
     """Whether a document is for validation: by its own hash, so that equal ones stay together."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") < share * 2**64
+    return _draw(text) < share * DRAWS
+
+
+def _draw(text: str) -> int:
+    """A document's number, below `DRAWS`."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def prepare(
@@ -275,12 +295,7 @@ def _fault(folder: Path, made: dict[str, Any]) -> str:
 
 
 def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Progress) -> dict[str, Any]:
-    count = sum(1 for _ in documents(settings))
-    if count < 2:
-        raise SettingError(
-            f"the files hold {count} documents; a split by document needs at least 2: "
-            f"what parts them is data.separator, {settings.separator!r} now"
-        )
+    count = _count(settings)
     if isinstance(settings.tokenizer, int):
         tell("training a tokenizer", 0.0)
         texts = (t for t in documents(settings) if not held_out(t, settings.validation))
@@ -293,9 +308,7 @@ def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Pr
     counts, held = _encode(settings, folder, tokenizer, count, tell)
     for part in PARTS:
         if counts[part] < 2:
-            raise SettingError(
-                f"the {part} part is empty: {count} documents, {settings.validation:g} of them held out"
-            )
+            raise SettingError(f"the {part} part has fewer than 2 tokens: give more text, or longer one")
     fingerprint = hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()
     return {
         "source": source, "vocab": vocab, "fingerprint": fingerprint, "documents": count,
@@ -303,6 +316,35 @@ def _make(settings: DataSettings, folder: Path, source: dict[str, Any], tell: Pr
         "tokenizer": _digest(folder / "tokenizer.json"),
         "digests": {name: _digest(folder / name) for name in (*(f"{part}.ids" for part in PARTS), SIZES)},
     }  # fmt: skip
+
+
+def _count(settings: DataSettings) -> int:
+    """How many documents there are, if both parts get some."""
+    count = held = 0
+    for text in documents(settings):
+        count += 1
+        held += held_out(text, settings.validation)
+    if count < 2:
+        raise SettingError(
+            f"the files hold {count} documents; a split by document needs at least 2: "
+            f"what parts them is data.separator, {settings.separator!r} now"
+        )
+    if held in (0, count):
+        empty = f"{'none' if not held else 'all'} of the {count:,} documents are held out"
+        raise SettingError(
+            f"{empty} at data.validation {settings.validation:g} (a hash of its text decides about each): "
+            f"{_better_share(settings)}"
+        )
+    return count
+
+
+def _better_share(settings: DataSettings) -> str:
+    """What to do where one part is empty: the nearest share that splits these documents."""
+    draws = sorted(_draw(text) for text in documents(settings))
+    shares = [i / 20 for i in range(1, 20) if draws[0] < i / 20 * DRAWS <= draws[-1]]
+    if not shares:
+        return "give more documents, of different texts"
+    return f"--set data.validation={min(shares, key=lambda s: abs(s - settings.validation)):g} splits them"
 
 
 def _copy_tokenizer(source: Path, folder: Path) -> None:

@@ -66,11 +66,9 @@ def _untold(count: int) -> None:
 
 
 def _newest(folder: Path) -> Path:
-    found = checkpoint.checkpoints(folder)
-    for path in reversed(found):
-        if checkpoint.is_whole(path):
-            return path
-    if found:
+    if path := checkpoint.newest_whole(folder):
+        return path
+    if checkpoint.checkpoints(folder):
         raise FormatError(folder, "holds no checkpoint that is whole")
     raise NotFoundError(folder, "holds no checkpoint yet: train first")
 

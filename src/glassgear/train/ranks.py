@@ -12,7 +12,22 @@ from torch import Tensor, nn
 from glassgear.backends.torch import ModelModule
 from glassgear.errors import SettingError
 
-__all__ = ["Ranks"]
+__all__ = ["Ranks", "check_share", "whole"]
+
+
+def check_share(accumulate: int) -> None:
+    """Whether the processes that `torchrun` started can share the micro-batches of a step.
+
+    Raises:
+        SettingError: some would get more than others.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if accumulate % world:
+        raise SettingError(
+            f"accumulate is {accumulate}: {world} processes can't share so many micro-batches evenly. "
+            f"--set train.accumulate={-(-accumulate // world) * world} gives each the same; "
+            "a run that was begun with another number needs a folder of its own (--out)"
+        )
 
 
 @dataclass

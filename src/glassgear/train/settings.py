@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from glassgear.errors import FormatError, NotFoundError, SettingError
+from glassgear.loading import MOST_THREADS
 from glassgear.measure.machine import free_memory
 from glassgear.model.gears import Model
 from glassgear.model.ledger import ledger
 from glassgear.train.model import LARGEST, SIZES, model_of
-from glassgear.train.tokenizer import entries_of
+from glassgear.train.tokenizer import check_size, entries_of
 
 __all__ = ["DataSettings", "TrainSettings", "check_changes", "check_model", "check_room", "read_settings"]
 
@@ -134,6 +135,11 @@ class TrainSettings:
             _least(name, getattr(self, name), 0)
         if not 0 < self.learning_rate < 10:
             raise SettingError(f"learning_rate is {self.learning_rate:g}: it must be above 0 and below 10")
+        if self.threads > MOST_THREADS:
+            raise SettingError(
+                f"threads is {self.threads:,}: the most are {MOST_THREADS:,}, and more than the machine has "
+                "processors make a run slower; 0 leaves it to PyTorch"
+            )
         if self.seed >= LARGEST:
             raise SettingError("seed is too large: it must be below 2 to the 63rd")
         if not 0 <= self.final_rate <= 1:
@@ -142,6 +148,8 @@ class TrainSettings:
             raise SettingError(f"betas are {self.betas}; both lie between 0 and 1")
         if not 0 < self.data.validation < 1:
             raise SettingError(f"validation is {self.data.validation:g}; it is a share, above 0 and below 1")
+        if isinstance(self.data.tokenizer, int):
+            check_size(self.data.tokenizer)
         if not self.data.separator:
             raise SettingError("data.separator is empty: documents need something between them")
         if not self.data.files:

@@ -15,11 +15,21 @@ from typing import Any
 from glassgear.errors import FormatError, SettingError
 from glassgear.weights.atomic import replacing
 
-__all__ = ["BOS", "EOS", "UNKNOWN", "entries", "entries_of", "read_tokenizer", "train_tokenizer"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "UNKNOWN",
+    "check_size",
+    "entries",
+    "entries_of",
+    "read_tokenizer",
+    "train_tokenizer",
+]
 
 UNKNOWN, BOS, EOS = "<unk>", "<s>", "</s>"
 BYTES = tuple(f"<0x{i:02X}>" for i in range(256))
 FIRST = (UNKNOWN, BOS, EOS, *BYTES)
+LEAST, MOST = len(FIRST) + 8, 1 << 24  # entries: a few of them are characters; more fit into no table
 CONFIG = {
     "unk_token": UNKNOWN, "bos_token": BOS, "eos_token": EOS, "add_bos_token": True, "add_eos_token": False,
 }  # fmt: skip
@@ -63,6 +73,21 @@ def _entries_of(path: Path, size: int, changed: int) -> int:
     return entries(read_tokenizer(path))
 
 
+def check_size(size: int) -> None:
+    """Whether a tokenizer of our own can have so many entries.
+
+    Raises:
+        SettingError: too few for bytes and characters, or more than anybody needs.
+    """
+    if size < LEAST:
+        raise SettingError(
+            f"a tokenizer of {size:,} entries is too small: at least {LEAST} are needed, of which "
+            f"{len(FIRST)} are control tokens and bytes"
+        )
+    if size > MOST:
+        raise SettingError(f"a tokenizer of {size:,} entries is too large: the most are {MOST:,}")
+
+
 def train_tokenizer(texts: Iterator[str], size: int, path: Path) -> None:
     """Train on texts, and write a tokenizer.json of exactly `size` entries, and its config beside it.
 
@@ -70,15 +95,11 @@ def train_tokenizer(texts: Iterator[str], size: int, path: Path) -> None:
     commonest first, and single characters.
 
     Raises:
-        SettingError: a size too small for bytes and characters, or more than the text can fill.
+        SettingError: a size that `check_size` refuses, or more than the text can fill.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers, processors, trainers
 
-    least = len(FIRST) + 8
-    if size < least:
-        raise SettingError(
-            f"a tokenizer of {size} entries is too small: {len(FIRST)} are control tokens and bytes"
-        )
+    check_size(size)
     tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True, byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer.pre_tokenizer = _words()

@@ -24,15 +24,16 @@ from glassgear.train.journal import Journal
 from glassgear.train.lock import only_one
 from glassgear.train.looks import DTYPES, evaluate, sample
 from glassgear.train.model import model_of
-from glassgear.train.ranks import Ranks
+from glassgear.train.ranks import Ranks, check_share
 from glassgear.train.settings import TrainSettings, check_model, check_room
-from glassgear.train.speed import Clock, flops_per_token, gemm_rate
+from glassgear.train.speed import Clock, GemmRate, flops_per_token
 from glassgear.train.step import Steps
 from glassgear.weights.atomic import replacing
 
 __all__ = ["Event", "Outcome", "Trainer"]
 
 MOST_IN_A_ROW = 3  # steps without a finite gradient, after which a run stops
+SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT")  # Windows has no SIGHUP
 Event = dict[str, Any]
 
 
@@ -77,7 +78,9 @@ class Trainer(Steps):
         on_event: Callable[[Event], None] | None = None,
         until: int | None = None,
     ) -> None:
-        model, ranks = check_model(settings), Ranks.join(settings.device)
+        model = check_model(settings)
+        check_share(settings.accumulate)
+        ranks = Ranks.join(settings.device)
         if ranks.device.type == "cpu":
             check_room(model)
         super().__init__(settings, ranks)
@@ -86,11 +89,6 @@ class Trainer(Steps):
         self.tell = on_event if on_event and self.ranks.first else lambda event: None
         if settings.threads:
             torch.set_num_threads(settings.threads)
-        if settings.accumulate % self.ranks.world:
-            raise SettingError(
-                f"{settings.accumulate} micro-batches (accumulate) can't be shared evenly by "
-                f"{self.ranks.world} processes"
-            )
         self._stop = ""
         self._begun = False  # whether there is anything that a signal must not break off
         self._saved = -1  # the step of the newest checkpoint that was written or read
@@ -142,9 +140,7 @@ class Trainer(Steps):
             if self._bad == MOST_IN_A_ROW:
                 return "diverged"
             if self._due(self.settings.log_every):
-                speed = clock.rate()
-                share = round(speed * self.flops_per_token / self.gemm, 3)
-                self.journal.note({**event, "tokens_per_second": round(speed, 1), "share_of_gemm": share})
+                self.journal.note({**event, **self._speed(clock)})
             if self._due(self.settings.evaluate_every):
                 self._evaluate()
             if self.settings.sample_every and self._due(self.settings.sample_every):
@@ -174,7 +170,7 @@ class Trainer(Steps):
     def _evaluate(self) -> None:
         found = evaluate(self.plain, self.settings, self.corpus, self.ranks)
         self._validation = found.per_token
-        self._measure(0.05)  # others on the machine may have been in the way the first time
+        self.gemm.measure(0.05)
         self.state = replace(self.state, best=min(found.per_token, self.state.best or math.inf))
         self.journal.note(
             {
@@ -198,22 +194,23 @@ class Trainer(Steps):
         self.begin(model_of(s.model, self.corpus.vocab, s.context), self.corpus.train)
         self.parameters = sum(p.numel() for p in self.plain.parameters())
         self.flops_per_token = flops_per_token(self.model, s.context)
-        self.gemm = 0.0
-        self._measure(0.3)
+        self.gemm = GemmRate(ranks.device, DTYPES[s.dtype])
+        self.gemm.measure(0.3)
         self.tell(
             {
                 "event": "start", "parameters": self.parameters, "vocab": self.corpus.vocab,
                 "train_tokens": len(self.corpus.train), "validation_tokens": len(self.corpus.validation),
                 "steps": s.steps, "tokens_per_step": s.tokens_per_step,
-                "gemm_gflops": round(self.gemm / 1e9, 1),
+                "gemm_gflops": round(self.gemm.best * ranks.world / 1e9, 1),
                 "device": str(ranks.device), "processes": ranks.world,
             }
         )  # fmt: skip
 
-    def _measure(self, seconds: float) -> None:
-        """Take note of the best rate of matrix products that was seen, of all processes together."""
-        rate = gemm_rate(self.ranks.device, DTYPES[self.settings.dtype], seconds) * self.ranks.world
-        self.gemm = max(self.gemm, rate)
+    def _speed(self, clock: Clock) -> Event:
+        """Tokens a second since the last line, and how much of the machine's matrix products that is."""
+        spent, speed = clock.seconds, clock.rate()
+        share = self.gemm.share(speed * self.flops_per_token / self.ranks.world, spent)
+        return {"tokens_per_second": round(speed, 1), "share_of_gemm": share and round(share, 3)}
 
     def _corpus(self) -> Corpus:
         def progress(what: str, share: float) -> None:
@@ -266,11 +263,11 @@ class Trainer(Steps):
         if self._saved == self.state.step:
             return
         self.state = replace(self.state, scaler=self.scaler.state_dict())
-        target = checkpoint.save(
-            self.folder, self.plain, self.optimizer, self.state, self.ranks, self.settings.keep
-        )
+        target = checkpoint.save(self.folder, self.plain, self.optimizer, self.state, self.ranks)
         self._saved = self.state.step
         if self.ranks.first:
+            for path in checkpoint.thin_out(self.folder, self.settings.keep):
+                self.tell({"event": "dropped", "path": str(path), "whole": str(target)})
             with replacing(self.folder / "settings.json") as file:
                 file.write(json.dumps(asdict(self.settings), indent=1, default=str).encode())
         self.tell({"event": "saved", "step": self.state.step, "path": str(target)})
@@ -280,9 +277,10 @@ class Trainer(Steps):
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and Ctrl-C end the run after the step that is running; a second Ctrl-C at once.
+        """SIGTERM, SIGHUP and Ctrl-C end the run after the step that is running; a second Ctrl-C at once.
 
-        Before the first step they end it at once: whatever is being made then is made anew.
+        Before the first step they end it at once: whatever is being made then is made anew. What is ignored,
+        as SIGHUP is under `nohup`, stays so.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -295,7 +293,9 @@ class Trainer(Steps):
                 raise SystemExit(128 + number)
             self._stop = signal.Signals(number).name
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        known = (getattr(signal, name) for name in SIGNALS if hasattr(signal, name))
+        taken = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, stop) for number in taken}
         try:
             yield
         finally:

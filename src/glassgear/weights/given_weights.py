@@ -16,7 +16,7 @@ import numpy as np
 from glassgear.errors import FormatError, UnsupportedError
 from glassgear.model.gears import Model, tensors
 from glassgear.weights import safetensors
-from glassgear.weights.names import NUMBER, match
+from glassgear.weights.names import NUMBER, match, renamed
 from glassgear.weights.tensor import StoredTensor
 
 __all__ = ["given_weights"]
@@ -59,7 +59,7 @@ def _beside(path: Path, name: str) -> tuple[Path, dict[str, StoredTensor]]:
             raise UnsupportedError(
                 source, f"tensor `{tensor.name}` is {tensor.type}; weights are F32, F16 or BF16 here"
             )
-    return source, found
+    return source, renamed(source, found)
 
 
 def _flat(

@@ -8,21 +8,50 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
 
 from glassgear.errors import FormatError
 from glassgear.model.families.base import HeadRows, Names, Place, Rows, Stacked, Transposed
 from glassgear.model.gears import Model, Shape, tensors
 from glassgear.weights.tensor import StoredTensor, head_rows
 
-__all__ = ["NUMBER", "Placed", "match", "stems", "without_prefix"]
+__all__ = ["NUMBER", "Placed", "match", "plain_name", "renamed", "stems", "without_prefix"]
 
+WRAPPERS = ("_orig_mod.", "module.")  # what torch.compile, and DataParallel and DDP put before a name
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
+INCOMPLETE = "the file is incomplete, or isn't the model it says it is"
+MOST_LOOKED_FOR = 20  # of the missing names, among all that belong nowhere
 Placed = tuple[dict[str, StoredTensor], tuple[str, ...]]  # gear path -> tensor, and notices
 
 
 def without_prefix(name: str, prefixes: Sequence[str]) -> str:
     """A name as tables spell it: without the first of `prefixes` that it has."""
     return next((name.removeprefix(p) for p in prefixes if name.startswith(p)), name)
+
+
+def plain_name(name: str) -> str:
+    """A name without what wrappers put before it, in whatever order and however often."""
+    while (shorter := without_prefix(name, WRAPPERS)) != name:
+        name = shorter
+    return name
+
+
+def renamed(
+    path: str | PathLike[str],
+    found: Mapping[str, StoredTensor],
+    rename: Callable[[str], str] = plain_name,
+) -> dict[str, StoredTensor]:
+    """The tensors of a file by other names.
+
+    Raises:
+        FormatError: two of them get the same one.
+    """
+    out: dict[str, StoredTensor] = {}
+    for name, tensor in found.items():
+        if (short := rename(name)) in out:
+            raise FormatError(path, f"holds `{out[short].name}` and `{tensor.name}`, which are one")
+        out[short] = tensor
+    return out
 
 
 def match(
@@ -32,7 +61,7 @@ def match(
     names: Names,
     *,
     skip: Callable[[str, Model], str | None] = lambda name, model: None,
-    prefix: str = "",
+    prefixes: Sequence[str] = (),
 ) -> Placed:
     """Give every parameter of `model` its tensor.
 
@@ -42,7 +71,7 @@ def match(
         found: name, as the table spells it -> tensor.
         names: the table; see `families.base.Names`.
         skip: of a tensor that belongs nowhere: None if that is an error, else a notice or "".
-        prefix: what the file puts before the table's names of layers, for messages.
+        prefixes: what may have stood before the names, for messages.
 
     Raises:
         FormatError: a tensor is missing, has another shape, or belongs to nothing in the tree.
@@ -68,10 +97,12 @@ def match(
     missing = [ours for ours in expected if ours not in placed]
     if missing:
         back = _backwards(names)
+        theirs = [back(ours) for ours in missing]
+        prefix = next((p for p in prefixes for t in found.values() if plain_name(t.name).startswith(p)), "")
         raise FormatError(
             path,
-            f"lacks {_some([_prefixed(prefix, back(ours)) for ours in missing])}: "
-            "the file is incomplete, or isn't the model it says it is",
+            f"lacks {_some([_prefixed(prefix, name) for name in theirs])}: "
+            + (_odd_prefix(theirs, strangers, prefixes) or INCOMPLETE),
         )
     if strangers:
         raise FormatError(path, f"holds tensors that the model it describes doesn't have: {_some(strangers)}")
@@ -186,6 +217,17 @@ def _backwards(names: Names) -> Callable[[str], str]:
         return _filled(theirs, numbers)
 
     return name
+
+
+def _odd_prefix(missing: Sequence[str], strangers: Sequence[str], prefixes: Sequence[str]) -> str:
+    """The end of a sentence about a prefix that nobody knows, where one hides what is missing."""
+    for wanted in missing[:MOST_LOOKED_FOR]:
+        for stranger in strangers:
+            if stranger.endswith(f".{wanted}"):
+                odd = plain_name(stranger).removesuffix(wanted)
+                odd = odd.removesuffix(next((p for p in prefixes if odd.endswith(f".{p}")), ""))
+                return f"its names begin with `{odd}`, as in `{stranger}`; take that prefix off"
+    return ""
 
 
 def _prefixed(prefix: str, name: str) -> str:

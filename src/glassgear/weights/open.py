@@ -166,11 +166,13 @@ def _folder(path: Path) -> Checkpoint:
         raise UnsupportedError(
             path, f"holds a model of type {kind!r}; this version runs {_listed(by_hf_type())}"
         )
-    config, found = float8.with_scales(str(path / "config.json"), folder.config, folder.tensors)
-    tensors = {names.without_prefix(n, family.hf_prefixes): t for n, t in found.items()}
+    plain = names.renamed(path, folder.tensors)
+    config, found = float8.with_scales(str(path / "config.json"), folder.config, plain)
+    tensors = names.renamed(path, found, lambda name: names.without_prefix(name, family.hf_prefixes))
     model = family.from_hf(Settings(config, str(path / "config.json")), _found(tensors))
-    prefix = next((p for p in family.hf_prefixes for n in folder.tensors if n.startswith(p)), "")
-    placed, notices = names.match(str(path), model, tensors, family.hf_names, skip=family.skip, prefix=prefix)
+    placed, notices = names.match(
+        str(path), model, tensors, family.hf_names, skip=family.skip, prefixes=family.hf_prefixes
+    )
     generation = folder.generation_config
     ends = generation.get("eos_token_id")
     if ends is None:

@@ -25,6 +25,7 @@ __all__ = ["CachedModel", "Progress", "cached", "known", "present", "pull", "rem
 
 _MOST_NEIGHBOURS = 5000  # entries of a folder that are compared with a mistyped name
 _HUB_PAGE = "https://huggingface.co/"
+_FILES = (".toml", ".gguf", ".bin", ".safetensors", ".json", ".model", ".pt", ".pth")  # endings of no name
 
 
 def known() -> dict[str, str]:
@@ -188,7 +189,7 @@ def _suggestion(text: str, names: dict[str, str] | None = None) -> str:
     meant = f"; did you mean {near}?" if near else ""
     with suppress(NotFoundError):
         name = hub_cache.HubName.parse(hub_cache.PREFIX + text)
-        if not os.path.isdir(name.owner):
+        if not _looks_like_a_file(text) and not os.path.isdir(name.owner):
             return (
                 f"{meant} If it is on Hugging Face, write {name}"
                 if meant
@@ -197,6 +198,11 @@ def _suggestion(text: str, names: dict[str, str] | None = None) -> str:
     if meant:
         return meant
     return "; `glassgear list` shows the models that are there" if names is None else _what_there_is(names)
+
+
+def _looks_like_a_file(text: str) -> bool:
+    """Whether a user means a path: then it is no name of a repository, though it has a slash."""
+    return text.startswith((".", "/", "~", "\\")) or text.lower().endswith(_FILES)
 
 
 def _what_there_is(names: dict[str, str]) -> str:

@@ -7,7 +7,6 @@ numbers the article gives and which are chosen here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +27,12 @@ from glassgear.language_model import LanguageModel
 from glassgear.loading import load
 from glassgear.trace.explain import Explanation
 from glassgear.trace.trace import Trace
+from glassgear.weights.inside import EXAMPLE, EXAMPLE_WORDS, example
 
 __all__ = ["EXPERIMENT", "MODEL", "TOKENS", "printed"]
 
-MODEL = Path(__file__).parents[1] / "worked_example.toml"
-TOKENS = ("西安", "今天", "的", "天气", "怎么样", "？")
+MODEL = example()
+TOKENS = EXAMPLE_WORDS
 WEATHER, HOW, MARK = TOKENS.index("天气"), TOKENS.index("怎么样"), TOKENS.index("？")
 STREAM, SUM, NETWORK = "embed", "blocks.0.attention_residual", "blocks.0.ffn"
 
@@ -149,8 +149,8 @@ def run(settings: Settings) -> Result:
             f"With attention set to zero H = X to the last bit: the largest difference is {blind:g}.",
             f"`explain` computes {len(explained)} of them again from what they are made of: {same} have the "
             "traced number's bits.",
-            "See how any number is made: glassgear explain examples/worked_example.toml \"0 1 2 3 4 5\" "
-            "blocks.0.ffn.up --token 0 --index 0",
+            f"See how any number is made: glassgear explain {EXAMPLE} \"{''.join(TOKENS)}\" blocks.0.ffn.up "
+            "--token 0 --index 0",
         ),
     )  # fmt: skip
 

@@ -1,14 +1,27 @@
-/** Everything the page asks the server, in the page's language. Errors come as `Trouble` with one sentence. */
+/**
+ * Everything the page asks the server, in the page's language. Errors come as `Trouble` with one sentence, and `lost`: what the
+ * server hasn't (any more), "server" itself, a "run" or a "model"; "" where it is something else.
+ */
 
 import { language, t } from "./texts.js";
 
-export class Trouble extends Error {}
+export class Trouble extends Error {
+  constructor(text, lost = "") { super(text); this.lost = lost; }
+}
 
 async function answer(response) {
   if (response.ok) return response;
-  let said = "";
-  try { said = (await response.json()).error; } catch { /* no JSON: the status has to do */ }
-  throw new Trouble(said || t("server_answered", { n: response.status }));
+  let told = {};
+  try { told = await response.json(); } catch { /* no JSON: the status has to do */ }
+  throw new Trouble(told.error || t("server_answered", { n: response.status }), lostOf(response, told));
+}
+
+/** A name that isn't known comes with others that are near. */
+function lostOf({ status, url }, told) {
+  const path = new URL(url).pathname;
+  if (status !== 404) return "";
+  if (told.near) return path.endsWith("/runs") ? "model" : "";
+  return /\/(runs\/.|compare$)/.test(path) ? "run" : "";
 }
 
 /** The address with the language in which sentences are wanted. */
@@ -19,7 +32,7 @@ async function ask(address, options) {
     return await answer(await fetch(spoken(address), options));
   } catch (trouble) {
     if (trouble instanceof Trouble || trouble.name === "AbortError") throw trouble;
-    throw new Trouble(t("no_answer"));
+    throw new Trouble(t("no_answer"), "server");
   }
 }
 
@@ -39,8 +52,16 @@ function whileItLives(path, signal) {
 export const get = async (path, given = {}, signal) =>
   (await ask(`api/${path}${Object.keys(given).length ? `?${query(given)}` : ""}`, { signal: whileItLives(path, signal) })).json();
 
-export const post = async (path, body) =>
-  (await ask(`api/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
+let work = new AbortController().signal;
+
+/** What is posted from now on belongs to work that is given up with this signal: then nothing more is begun. */
+export const within = (signal) => { work = signal; };
+
+/** Have the server do something; what has been begun is awaited, for the server finishes it anyhow. */
+export async function post(path, body) {
+  work.throwIfAborted();
+  return (await ask(`api/${path}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json();
+}
 
 /** Give a run up, and everything that is being read of it. */
 export function forget(run) {

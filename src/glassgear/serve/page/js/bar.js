@@ -6,9 +6,9 @@ import { byId, h, swap } from "./dom.js";
 import { short } from "./format.js";
 import { remember, remembered } from "./kept.js";
 import * as machine from "./machine.js";
-import { changeModel, toModel } from "./models.js";
-import { attempt, queue } from "./queue.js";
-import { back, canStep, play, startRun, step } from "./runs.js";
+import { changeModel, namedModel, runAgain } from "./models.js";
+import { queue } from "./queue.js";
+import { backSoon, canStep, play, stepSoon } from "./runs.js";
 import { say, trouble } from "./status.js";
 import { on, set, state } from "./store.js";
 import { languages, t } from "./texts.js";
@@ -17,14 +17,14 @@ import * as visited from "./visited.js";
 
 /** Listen to its buttons, and draw what changes in it. */
 export function start() {
-  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); set({ prompt: byId("prompt").value, playing: false }); byId("prompt").blur(); queue(async () => { await startRun(); if (state.other) clearOther(); machine.flow(); }); });
+  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); submit(byId("prompt").value); byId("prompt").blur(); });
   byId("model").addEventListener("change", (event) => {
     const name = event.target.value;
     event.target.value = state.model;
-    if (name) changeModel(name); else dialogs.model((other) => attempt(() => toModel(other)));
+    if (name) changeModel(name); else dialogs.model(namedModel);
   });
-  byId("step").addEventListener("click", () => queue(() => step()));
-  byId("back").addEventListener("click", () => queue(() => back()));
+  byId("step").addEventListener("click", stepSoon);
+  byId("back").addEventListener("click", () => backSoon());
   byId("play").addEventListener("click", play);
   byId("language").addEventListener("click", () => set({ language: languages[(languages.indexOf(state.language) + 1) % languages.length] }));
   byId("theme").addEventListener("click", () => { const theme = state.theme === "dark" ? "light" : "dark"; remember("theme", theme); set({ theme }); });
@@ -44,6 +44,12 @@ export function start() {
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("middle").focus(); });
   translate();
   on("language", () => { translate(); remember("language", state.language); });
+}
+
+/** Run what was typed; whatever sets another prompt until its turn comes was asked for before. */
+function submit(prompt) {
+  set({ prompt });
+  queue(async () => { set({ prompt }); await runAgain(); if (state.other) clearOther(); machine.flow(); });
 }
 
 /** What needs a run, or a model, can't be pressed without one. */

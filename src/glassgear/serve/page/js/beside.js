@@ -3,22 +3,30 @@
 import { forget, post } from "./api.js";
 import * as dialogs from "./dialogs.js";
 import { asked } from "./example.js";
+import { portions } from "./portions.js";
 import { attempt } from "./queue.js";
 import { busy } from "./status.js";
 import { set, state } from "./store.js";
 import { t } from "./texts.js";
 
-/** Start it, as long as the first, and compare the two. */
-export async function beside(model, prompt, changes, label) {
+/** Start it, as long as the first, and compare the two; `more` is what changes in the state with it. */
+async function beside(model, prompt, changes, label, more) {
   busy(t("running"));
   if (model !== state.model) await post("models", { model });
   const began = await post("runs", asked(model, prompt, changes));
-  const answer = await post(`runs/${began.run}/step`, { count: state.made }).catch((error) => { forget(began.run); throw error; });
-  const all = (name) => [...(began[name] ?? []), ...(answer[name] ?? [])];
+  const answers = await grown(began.run).catch((error) => { forget(began.run); throw error; });
+  const all = (name) => [...(began[name] ?? []), ...answers.flatMap((answer) => answer[name] ?? [])];
   if (state.other) forget(state.other.run);
-  set({ changes, second: changes.length ? null : { model, prompt }, comparison: null, other: { run: began.run, model, prompt, label, ids: all("ids"), texts: all("texts"), bytes: all("bytes"), special: all("special"), promptLength: began.prompt }, view: "compare" });
+  set({ changes, second: changes.length ? null : { model, prompt }, comparison: null, other: { run: began.run, model, prompt, label, ids: all("ids"), texts: all("texts"), bytes: all("bytes"), special: all("special"), promptLength: began.prompt }, ...more });
   await compareRuns();
   busy("");
+}
+
+/** Make it as long as the first run: what the steps answered. */
+async function grown(run) {
+  const answers = [await post(`runs/${run}/step`, { count: 0 })];
+  for await (const answer of portions(run, state.made)) answers.push(answer);
+  return answers;
 }
 
 /** What was done to the first run (a step, a step back), done to the second. */
@@ -41,20 +49,22 @@ export function clearOther() {
   set({ other: null, comparison: null, changes: [], second: null });
 }
 
+const SHOWN = { view: "compare" }; // where it was asked for on the page
+
 /** What a link puts beside the first run: {changes, second}, of both what differs from it; nothing else stays there. */
-export async function besideOf({ changes = [], second = null }) {
-  if (changes.length) await beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", "));
-  else if (second) await besidePrompt(second.model ?? state.model, second.prompt ?? state.prompt);
+export async function besideOf({ changes = [], second = null }, more = {}) {
+  if (changes.length) await beside(state.model, state.prompt, changes, changes.map(dialogs.changeWords).join(", "), more);
+  else if (second) await besidePrompt(second.model ?? state.model, second.prompt ?? state.prompt, more);
   else clearOther();
 }
 
-const besidePrompt = (model, prompt) => beside(model, prompt, [], model === state.model ? `“${prompt}”` : `${model} · “${prompt}”`);
+const besidePrompt = (model, prompt, more) => beside(model, prompt, [], model === state.model ? `“${prompt}”` : `${model} · “${prompt}”`, more);
 
 /** The same prompt with these changes; without any, the first run alone. */
 export async function runChanges(changes) {
   if (!changes.length) { clearOther(); return; }
-  await attempt(() => besideOf({ changes }));
+  await attempt(() => besideOf({ changes }, SHOWN));
 }
 
 /** Ask for the prompt or the model of the second run. */
-export const openCompare = () => dialogs.compare((model, prompt) => attempt(() => besidePrompt(model, prompt)), clearOther);
+export const openCompare = () => dialogs.compare((model, prompt) => attempt(() => besidePrompt(model, prompt, SHOWN)), clearOther);

@@ -119,7 +119,7 @@ function modelField(id, value) {
 /** Name another model; `load(name)` loads it. */
 export function model(load) {
   const [field, names] = modelField("model-name", "");
-  const go = () => { if (field.value.trim()) attempt(() => load(field.value.trim())); };
+  const go = () => { if (field.value.trim()) attempt(() => load(field.value.trim())); else wrong(t("model_needed")); };
   field.addEventListener("keydown", (event) => { if (event.key === "Enter") go(); });
   show(t("model"), h("div", { class: "row" }, h("label", { for: "model-name", text: t("model") }), field, names), h("p", { class: "small", text: t("model_hint") }),
     h("div", { class: "actions" }, h("button", { onclick: () => open.close(), text: t("cancel") }), h("button", { class: "primary", id: "model-load", onclick: go, text: t("load") })));

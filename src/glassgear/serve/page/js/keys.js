@@ -5,15 +5,14 @@ import { byId } from "./dom.js";
 import { exampleOf } from "./example.js";
 import * as explaining from "./explain.js";
 import { VIEWS } from "./link.js";
-import { queue } from "./queue.js";
-import { back, play, step } from "./runs.js";
+import { backSoon, play, stepSoon } from "./runs.js";
 import { gear, layer, token, zoom } from "./selecting.js";
 import { set, state } from "./store.js";
 import * as tour from "./tour.js";
 
 const KEYS = {
   ArrowLeft: () => token(state.token - 1), ArrowRight: () => token(state.token + 1), ArrowUp: () => gear(-1), ArrowDown: () => gear(1),
-  " ": play, n: () => queue(() => step()), N: () => queue(() => step()), Enter: () => queue(() => step()), Backspace: () => queue(() => back()), "/": () => { byId("prompt").focus(); byId("prompt").select(); },
+  " ": play, n: stepSoon, N: stepSoon, Enter: stepSoon, Backspace: (event) => backSoon(event.repeat), "/": () => { byId("prompt").focus(); byId("prompt").select(); },
   "?": dialogs.help, "+": zoom.in, "=": zoom.in, "-": zoom.out, "[": () => layer(state.open - 1), "]": () => layer(state.open + 1),
   t: () => byId("tour-open").click(), T: () => byId("tour-open").click(),
   Escape: () => { if (state.numbers.length && !(state.tour && exampleOf(state.model))) explaining.close(); else if (state.tour) tour.go(""); else if (state.focus) set({ focus: "" }); },
@@ -28,7 +27,7 @@ function keys(event) {
   const number = Number(event.key);
   if (number >= 1 && number <= VIEWS.length) { set({ view: VIEWS[number - 1] }); return; }
   const work = KEYS[event.key];
-  if (work) { event.preventDefault(); work(); }
+  if (work) { event.preventDefault(); work(event); }
 }
 
 /** Hear of every key that nobody has taken before. */

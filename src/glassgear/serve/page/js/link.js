@@ -9,6 +9,10 @@ export const SAMPLING = {
   repetition_penalty: ["r", 1], seed: ["s", 1],
 };
 
+/** The largest seed that the page passes on exactly; the engine takes any whole number from 0. */
+export const MOST_SEED = Number.MAX_SAFE_INTEGER;
+export const isSeed = (value) => Number.isInteger(value) && value >= 0 && value <= MOST_SEED;
+
 /** The sampling settings before anyone has touched them. */
 export function defaultSampling() {
   return Object.fromEntries(Object.entries(SAMPLING).map(([name, [, value]]) => [name, value]));
@@ -69,7 +73,7 @@ function samplingOf(text) {
   for (const part of text.split(",")) {
     const name = Object.keys(SAMPLING).find((key) => SAMPLING[key][0] === part[0]);
     const value = Number(part.slice(1));
-    if (name && part.length > 1 && Number.isFinite(value)) made[name] = value;
+    if (name && part.length > 1 && Number.isFinite(value) && (name !== "seed" || isSeed(value))) made[name] = value;
   }
   return made;
 }

@@ -35,17 +35,17 @@ async function begin() {
   on("language", () => setLanguage(state.language)); // before everybody who draws words
   bar.themes();
   machine.start({ select, focus: (path) => set({ focus: path }), open: (n) => layer(n), zoomIn: zoom.in, zoomOut: zoom.out });
-  panels.start({ token: chooseToken, choose: (id) => queue(() => choose(id)), sampling: (sampling) => set({ sampling }), lens: asks.lens, layer, reads: asks.reads, clearOther, gear: (path) => select(path, machine.valueOf(path)) });
+  panels.start({ token: chooseToken, choose: (id) => { const after = state.token; queue(() => choose(id, after), "back"); }, sampling: (sampling) => set({ sampling }), lens: asks.lens, layer, reads: asks.reads, clearOther, gear: (path) => select(path, machine.valueOf(path)) });
   tour.start({ idle, select, model: changeModel, otherModel, isExample: (name) => Boolean(exampleOf(name)), explain: valueView.explainAt, close: explaining.close });
   terms.start();
   middle.start();
   bar.start();
   again.start(trouble);
   asks.start();
-  on("model prompt chat sampling changes second gear value token index head view language made open tour habit numbers", later(150, visited.write));
+  on("model prompt run ran chat sampling changes second gear value token index head view language made open tour habit numbers", later(150, visited.write));
   keys.start();
-  visited.start((link, entry, hash) => queue(() => (visited.isWanted(hash) ? arrive(link, entry) : null)));
-  await visited.during(location.hash, () => queue(async () => { set({ about: await get("about") }); await follow(given); }));
+  visited.start((link, entry, hash) => queue(() => (visited.isWanted(hash) ? arrive(link, entry) : null), "link"));
+  await visited.during(location.hash, () => queue(async () => { set({ about: await get("about") }); await follow(given); }, "link"));
   document.documentElement.dataset.ready = "true";
 }
 

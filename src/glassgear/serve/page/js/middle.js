@@ -5,9 +5,10 @@ import { openCompare, runChanges } from "./beside.js";
 import * as dialogs from "./dialogs.js";
 import { byId, h, swap } from "./dom.js";
 import { exampleOf, otherModel } from "./example.js";
+import { restart } from "./following.js";
 import { VIEWS } from "./link.js";
-import { changeModel, toModel } from "./models.js";
-import { attempt, queue } from "./queue.js";
+import { changeModel, namedModel, runAgain } from "./models.js";
+import { queue } from "./queue.js";
 import { startRun } from "./runs.js";
 import { chooseToken, layer, point, select, token } from "./selecting.js";
 import { trouble } from "./status.js";
@@ -23,7 +24,7 @@ const VIEW_TERMS = { growth: "stream", lens: "lens", cache: "kv_cache" };
 /** Build it. */
 export function start() {
   const bar = h("div", { class: "views", role: "tablist", id: "views" });
-  const strip = h("section", { class: "tour", id: "tour", hidden: true }), failed = h("section", { class: "notice trouble", id: "trouble", role: "alert", hidden: true }), value = h("div", { class: "stage", id: "view-value" }), other = h("div", { class: "stage pad", id: "view-other", tabindex: -1, hidden: true });
+  const strip = h("section", { class: "tour", id: "tour", hidden: true, onkeydown: tour.keys }), failed = h("section", { class: "notice trouble", id: "trouble", role: "alert", hidden: true }), value = h("div", { class: "stage", id: "view-value" }), other = h("div", { class: "stage pad", id: "view-other", tabindex: -1, hidden: true });
   byId("middle").append(bar, strip, failed, value, other);
   valueView.start(value, { select, token, chooseToken, trouble, point });
   on("view language", tabs);
@@ -67,11 +68,11 @@ function failure() {
   box.hidden = !state.failed;
   if (box.hidden) return;
   const edit = () => { byId("prompt").focus(); byId("prompt").select(); };
-  const another = () => dialogs.model((name) => attempt(() => toModel(name)));
   const button = (key, work, name) => h("button", { onclick: work, class: name ?? null, text: t(key), data: { key: `f ${key}` } });
+  const another = () => dialogs.model(namedModel), away = state.lost && button(state.lost === "server" ? "try_again" : "start_again", restart, "primary");
   swap(box, h("p", { class: "strong", text: state.failed }), stale ? h("p", { text: t("stale", { a: [...state.ran].slice(0, 60).join("") }) }) : null,
     h("div", { class: "choices-row" }, stale ? button("back_to", () => set({ prompt: state.ran, model: state.tree.model, failed: "" }), "primary") : null,
-      !state.tree ? [models(), button("other_model", another)] : stale || !state.run ? [button("edit_prompt", edit), button("try_again", () => queue(() => startRun()))] : button("dismiss", () => set({ failed: "" }))));
+      !state.tree ? [away, models(), button("other_model", another)] : stale || !state.run ? [button("edit_prompt", edit), button("try_again", () => queue(runAgain))] : [away, button("dismiss", () => set({ failed: "" }))]));
 }
 
 /** Models at hand, for a link that names one that isn't there. */

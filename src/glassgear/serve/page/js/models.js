@@ -2,10 +2,10 @@
 
 import { forget, get, post } from "./api.js";
 import { clearOther } from "./beside.js";
-import { placeBefore, exampleOf, firstPrompt, leaving } from "./example.js";
+import { placeBefore, exampleOf, firstPrompt, leaving, otherModel } from "./example.js";
 import * as explaining from "./explain.js";
 import * as machine from "./machine.js";
-import { queue } from "./queue.js";
+import { attempt, ended, queue } from "./queue.js";
 import { startRun } from "./runs.js";
 import { layer, select } from "./selecting.js";
 import { busy } from "./status.js";
@@ -38,7 +38,20 @@ function blank() {
 }
 
 /** Load another model and run the prompt; the worked example has its own, and gives the old one back. */
-export const changeModel = (name) => queue(() => toModel(name));
+export const changeModel = (name) => queue(() => toModel(name), "model");
+
+/** The same for a window that says what went wrong. */
+export const namedModel = (name) => attempt(() => toModel(name), "model");
+
+/** Run the prompt; the model is loaded first where it isn't, or isn't any more: the server may have been started anew. */
+export async function runAgain() {
+  if (!state.tree || state.model !== state.tree.model) await loadModel(state.model || otherModel());
+  await startRun().catch(async (error) => {
+    if (error.lost !== "model") throw error;
+    await loadModel(state.model);
+    await startRun();
+  });
+}
 
 /** The same for somebody who waits in the queue already. */
 export async function toModel(name) {
@@ -47,6 +60,7 @@ export async function toModel(name) {
   const place = placeBefore(), untouched = state.prompt === firstPrompt(from) ? firstPrompt(name) : state.prompt;
   const prompt = example ?? (exampleOf(from) ? place?.prompt ?? firstPrompt(name) : untouched);
   await loadModel(name);
+  if (ended()) return; // another prompt is run
   set({ prompt, playing: false });
   if (exampleOf(from) && place) layer(place.open); // the values shown too
   clearOther();

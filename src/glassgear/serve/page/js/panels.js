@@ -3,10 +3,11 @@
 import { apart } from "./apart.js";
 import { byId, h, reveal, swap } from "./dom.js";
 import { bytes, grouped, number, percent } from "./format.js";
-import { SAMPLING, defaultSampling } from "./link.js";
+import { defaultSampling } from "./link.js";
 import { chips, quoted, visible } from "./pieces.js";
 import { nodeOf, on, state } from "./store.js";
 import * as reading from "./reading.js";
+import * as seed from "./seed.js";
 import * as terms from "./terms.js";
 import { factName, fullName, nameOf, stageName, t } from "./texts.js";
 import { lensWords } from "./views.js";
@@ -20,7 +21,7 @@ export function start(act) {
   const panel = (id, name) => h("section", { class: `panel ${name}`, id });
   const folded = (id, key, term) => h("details", { class: "panel", id, open: true }, h("summary", { data: terms.of(term) }, h("span", { class: term ? "term" : null, data: { text: key } })), h("div", { class: "inside" }));
   byId("right").append(panel("text", "text-panel"), panel("next", "next-panel"), folded("lens", "lens_title", "lens"), folded("ledger", "ledger"));
-  byId("next").append(h("header"), h("ol", { class: "candidates", data: { label: "candidates_label" } }), h("p", { class: "small", data: { text: "candidates_marks" } }), h("div", { class: "sliders" }));
+  byId("next").append(h("header"), head(), h("ol", { class: "candidates", data: { label: "candidates_label" } }), h("p", { class: "small", data: { text: "candidates_marks" } }), h("div", { class: "sliders" }));
   byId("lens").addEventListener("toggle", () => { if (byId("lens").open) actions.lens(); });
   reading.start(byId("text"), act);
   on("texts token promptLength language other done", text);
@@ -29,6 +30,12 @@ export function start(act) {
   on("lens language", lens);
   on("tree gear language", ledger);
   sliders();
+}
+
+/** What the two numbers of a candidate are. */
+function head() {
+  const name = (key) => h("span", { class: "n", data: { text: key, tip: `${key}_tip` } });
+  return h("div", { class: "candidates-head", "aria-hidden": "true" }, name("of_model"), name("in_draw"));
 }
 
 /** One token of a text as a button. */
@@ -72,8 +79,9 @@ function next() {
     h("button", { class: [row.final > 0 ? "" : "out", row.id === found.draw?.id ? "drawn" : ""].join(" "), disabled: !free, onclick: () => actions.choose(row.id), data: { key: `n ${row.id}`, id: row.id },
       title: `id ${row.id} · logit ${number(row.logit)} · ${percent(row.probability)} → ${row.removed_by ? t("removed_by", { a: stageName(row.removed_by) }) : percent(row.final)}` },
     h("span", { class: "token", text: quoted(row) }),
-    h("span", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * row.probability) / most}%` } }), h("i", { style: { width: `${(100 * row.final) / most}%` } }), row.removed_by ? h("span", { class: "by", text: stageName(row.removed_by) }) : null),
-    h("span", { class: "n", text: percent(row.final || row.probability) })))));
+    h("span", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * row.probability) / most}%` } }), h("i", { style: { width: `${(100 * row.final) / most}%` } })),
+    h("span", { class: "n of-model", text: percent(row.probability) }),
+    h("span", { class: row.removed_by ? "n by" : "n in-draw", text: row.removed_by ? stageName(row.removed_by) : percent(row.final) })))));
 }
 
 function sliders() {
@@ -82,16 +90,15 @@ function sliders() {
     for (const [name, [low, high, step]] of Object.entries(SLIDERS)) {
       box.append(h("label", { for: `s-${name}`, class: "term", data: { text: name, ...terms.of(name) } }), h("input", { type: "range", data: terms.of(name), id: `s-${name}`, min: low, max: high, step, oninput: (event) => change(name, Number(event.target.value)) }), h("output", { for: `s-${name}` }));
     }
-    box.append(h("label", { for: "s-seed", data: { text: "seed" } }), h("input", { type: "number", id: "s-seed", min: 0, step: 1, oninput: (event) => { if (event.target.validity.valid && event.target.value !== "") change("seed", Number(event.target.value)); } }),
-      h("button", { class: "text", onclick: () => actions.sampling(defaultSampling()), data: { text: "reset" } }));
+    box.append(...seed.row((value) => change("seed", value)), h("button", { class: "text", onclick: () => { seed.reset(); actions.sampling(defaultSampling()); }, data: { text: "reset" } }), seed.said);
   }
-  for (const name of Object.keys(SAMPLING)) {
+  for (const name of Object.keys(SLIDERS)) {
     const input = byId(`s-${name}`);
-    if (document.activeElement !== input || name !== "seed") input.value = state.sampling[name];
-    const said = input.nextElementSibling;
-    if (said.tagName === "OUTPUT") said.textContent = words(name, state.sampling[name]);
+    input.value = state.sampling[name];
+    input.nextElementSibling.textContent = words(name, state.sampling[name]);
     input.setAttribute("aria-valuetext", words(name, state.sampling[name]));
   }
+  seed.show();
 }
 
 function words(name, value) {

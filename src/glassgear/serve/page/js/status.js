@@ -22,5 +22,5 @@ export function busy(text) {
 export function trouble(error) {
   if (error?.name === "AbortError") return;
   say(error.message, true);
-  set({ failed: error.message });
+  set({ failed: error.message, lost: error.lost ?? "" });
 }

@@ -11,7 +11,7 @@ export const state = {
   tokensRun: 0, ran: "", done: null, pipeline: null, warnings: [], candidates: null, lens: null, growth: null, cache: null, habits: null,
   other: null, comparison: null,
   // the page's own
-  theme: "light", failed: "", playing: false, busy: "", focus: "", numbers: [], look: -1,
+  theme: "light", failed: "", lost: "", playing: false, busy: "", focus: "", numbers: [], look: -1,
 };
 
 const listeners = [];

@@ -17,10 +17,17 @@ const SHOWS = {
   cache: { view: "cache", of: ["attention.key_rotated", "attention.key"] }, depth: { view: "growth", of: [""] }, lens: { view: "lens", of: ["norm"] },
 };
 
-let actions = {};
+let actions = {}, before = null, taking = false; // before: what had the focus then; taking: Next is to have it
 
 /** `act` has select(gear, value), model(name), otherModel(), isExample(name), explain(token, index), close() and idle(). */
 export function start(act) { actions = act; }
+
+/** Within the strip arrows go through the tour, and Esc ends it; elsewhere they have other work. */
+export function keys(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+  const work = { ArrowRight: () => move(1), ArrowLeft: () => move(-1), Escape: () => go("") }[event.key];
+  if (work) { event.preventDefault(); work(); }
+}
 
 /** Steps that this server can show. */
 export function steps() {
@@ -32,6 +39,7 @@ export function steps() {
 export async function go(step) {
   const shows = SHOWS[step];
   if (step && !shows) return;
+  if (step && !state.tour) { before = document.activeElement; taking = true; }
   set({ tour: step });
   await actions.idle(); // a model may be loading for the step before
   if (state.tour !== step) return;
@@ -79,15 +87,26 @@ function parts(texts, shown, column) {
 /** Draw the strip above the values. */
 export function render() {
   const box = byId("tour"), step = TOUR[state.tour];
+  const within = box.contains(document.activeElement);
   box.hidden = !step || !state.tree;
-  if (box.hidden) return;
+  if (box.hidden) { if (!step) leave(within); return; }
   const all = steps(), at = all.indexOf(state.tour), column = state.language === "zh" ? 1 : 0;
   const attention = [...state.nodes.values()].find((node) => node.facts?.kv_heads), f = attention?.facts;
   const groups = f && f.heads !== f.kv_heads ? [` (${f.heads / f.kv_heads} to 1 here)`, `（这里是 ${f.heads / f.kv_heads} 对 1）`][column] : "";
   const values = { dim: grouped(state.tree.dim), layers: state.tree.layers, vocab: grouped(state.tree.vocab), parameters: short(state.tree.parameters), groups };
   const put = (text) => text[column].replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
   swap(box, h("h2", {}, step.title[column], h("small", { text: `${at + 1} / ${all.length}` })),
-    h("nav", {}, h("button", { disabled: at === 0, onclick: () => move(-1), text: t("tour_back"), data: { key: "tb" } }), h("button", { class: "primary", onclick: () => move(1), text: at === all.length - 1 ? t("done") : t("tour_next"), data: { key: "tn" } }), h("button", { class: "icon quiet", "aria-label": t("tour_end"), title: t("tour_end"), onclick: () => go(""), text: "✕" })),
+    h("nav", {}, h("button", { disabled: at === 0, onclick: () => move(-1), text: t("tour_back"), data: { key: "tb" } }), h("button", { class: "primary", onclick: () => move(1), text: at === all.length - 1 ? t("done") : t("tour_next"), data: { key: "tn" } }), h("button", { class: "icon quiet", "aria-label": t("tour_end"), title: t("tour_end"), onclick: () => go(""), text: "✕", data: { key: "te" } })),
     h("div", {}, h("p", { text: put(step.text) }), step.parts ? parts(step.parts, SHOWS[state.tour].parts, column) : null, step.right ? h("p", { class: "right-line", text: put(step.right) }) : null),
-    h("div", { class: "dots" }, all.map((name, i) => h("button", { "aria-current": i === at ? "step" : null, "aria-label": TOUR[name].title[column], title: TOUR[name].title[column], onclick: () => go(name) }))));
+    h("div", { class: "dots" }, all.map((name, i) => h("button", { "aria-current": i === at ? "step" : null, "aria-label": TOUR[name].title[column], title: TOUR[name].title[column], onclick: () => go(name), data: { key: `td ${name}` } }))));
+  if (taking || (within && !box.contains(document.activeElement))) box.querySelector("nav .primary").focus({ preventScroll: true });
+  taking = false;
+}
+
+/** The tour is over: the focus goes back to where it was, if it was in the strip. */
+function leave(within) {
+  const key = before?.dataset?.key, there = before?.isConnected ? before : key && document.querySelector(`[data-key="${CSS.escape(key)}"]`);
+  if (within) { if (there && there !== document.body) there.focus({ preventScroll: true }); else document.activeElement.blur(); }
+  before = null;
+  taking = false;
 }

@@ -54,7 +54,7 @@ export function lensWords(found) {
 export function growth(box, actions) {
   const found = state.growth;
   if (!found?.layers?.length) { swap(box, h("p", { class: "empty", text: "…" })); return; }
-  const W = Math.max(480, Math.min(1100, box.clientWidth - 36)), H = Math.max(300, Math.min(620, box.clientHeight - 110)), left = 58, bottom = 34, top = 26, n = found.layers.length, wide = (W - left - 12) / n;
+  const W = Math.max(300, Math.min(1100, box.clientWidth - 36)), H = Math.max(300, Math.min(620, box.clientHeight - 110)), left = 58, bottom = 34, top = 26, n = found.layers.length, wide = (W - left - 12) / n;
   const at = (list) => (list ? list[Math.min(state.token, list.length - 1)] : 0);
   const rows = found.layers.map((l) => [at(l.norm_stream), at(l.norm_attention), at(l.norm_ffn)]);
   const most = scale.rounded(Math.max(...rows.flat()) * 1.02), least = scale.rounded(Math.max(1e-3, Math.min(...rows.flat()) / 2.5));
@@ -67,12 +67,12 @@ export function growth(box, actions) {
     s("path", { class: "now", d: rows.map(([v], i) => `${i ? "L" : "M"}${left + (i + 0.5) * wide} ${y(v)}`).join("") }),
     rows.map(([v, a, f], i) => s("rect", { class: "hit", x: left + i * wide, y: top, width: wide, height: H - top - bottom, onclick: () => actions.layer(i) }, s("title", {}, `${t("layer", { n: i })}\n${t("stream")} ${number(v)}\n${t("attention")} ${number(a)}\n${t("ffn")} ${number(f)}`))),
     rows.map((_, i) => (i % Math.ceil(n / 16) ? null : s("text", { x: left + (i + 0.5) * wide, y: H - 14, "text-anchor": "middle" }, i))),
-    key(left, [["now", t("stream")], ["attn", t("attention")], ["ffn", t("ffn")]]));
+    key(left, Math.min(120, (W - left) / 3), [["now", t("stream")], ["attn", t("attention")], ["ffn", t("ffn")]]));
   swap(box, intro("growth_intro", { n: `${state.token} “${labelOf(state.token)}”` }), svg);
 }
 
-function key(x, entries) {
-  return s("g", {}, entries.map(([name, said], i) => [name === "now" ? s("path", { class: "now", d: `M${x + i * 120} 10h14` }) : s("rect", { class: name, x: x + i * 120, y: 5, width: 14, height: 9 }), s("text", { x: x + i * 120 + 20, y: 14 }, said)]));
+function key(x, wide, entries) {
+  return s("g", {}, entries.map(([name, said], i) => [name === "now" ? s("path", { class: "now", d: `M${x + i * wide} 10h14` }) : s("rect", { class: name, x: x + i * wide, y: 5, width: 14, height: 9 }), s("text", { x: x + i * wide + 20, y: 14 }, said)]));
 }
 
 /** The sampling chain, stage by stage, and the draw. */
@@ -100,9 +100,9 @@ function table(found, actions) {
   const most = Math.max(...found.top.map((entry) => Math.max(entry.probability, entry.final)), 1e-9);
   const told = (entry, path, text) => h("button", { class: "text", onclick: () => actions.explain(path, entry.id), text });
   return h("section", {}, h("h3", { text: t("candidates_table") }), h("table", { class: "terms" },
-    h("thead", {}, h("tr", {}, h("th", { text: t("token") }), h("th", { class: "n", text: "id" }), h("th", { class: "n" }, terms.word("logit", t("logit"))), h("th", { class: "n", text: t("probability") }), h("th"), h("th", { class: "n", text: t("final_probability") }))),
-    h("tbody", {}, found.top.map((entry) => h("tr", { class: entry.removed_by ? "out" : null }, h("td", { class: "strong" }, entry.removed_by ? h("s", { text: quoted(entry) }) : quoted(entry)), h("td", { class: "n", text: entry.id }), h("td", { class: "n" }, told(entry, "head", number(entry.logit, 5))), h("td", { class: "n" }, told(entry, "probability", percent(entry.probability))),
-      h("td", { class: "grow" }, h("div", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * entry.probability) / most}%` } }), h("i", { style: { width: `${(100 * entry.final) / most}%` } }))), h("td", { class: "n", text: entry.final ? percent(entry.final) : entry.removed_by ? t("removed_by", { a: stageName(entry.removed_by) }) : "–" }))))));
+    h("thead", {}, h("tr", {}, h("th", { text: t("token") }), h("th", { class: "n roomy", text: "id" }), h("th", { class: "n" }, terms.word("logit", t("logit"))), h("th", { class: "n", text: t("probability") }), h("th", { class: "roomy" }), h("th", { class: "n", text: t("final_probability") }))),
+    h("tbody", {}, found.top.map((entry) => h("tr", { class: entry.removed_by ? "out" : null }, h("td", { class: "strong" }, entry.removed_by ? h("s", { text: quoted(entry) }) : quoted(entry)), h("td", { class: "n roomy", text: entry.id }), h("td", { class: "n" }, told(entry, "head", number(entry.logit, 5))), h("td", { class: "n" }, told(entry, "probability", percent(entry.probability))),
+      h("td", { class: "grow roomy" }, h("div", { class: "bar-one" }, h("i", { class: "ghost", style: { width: `${(100 * entry.probability) / most}%` } }), h("i", { style: { width: `${(100 * entry.final) / most}%` } }))), h("td", { class: "n", text: entry.final ? percent(entry.final) : entry.removed_by ? t("removed_by", { a: stageName(entry.removed_by) }) : "–" }))))));
 }
 
 function draw(found) {
@@ -119,13 +119,13 @@ function draw(found) {
 /** The cache, growing. */
 export function cache(box) {
   const tokens = state.tokensRun, layers = state.tree?.layers ?? 0, found = state.cache?.cache ?? state.cache ?? {};
-  const W = Math.max(480, box.clientWidth - 36), cell = Math.max(2, Math.min(22, (W - 50) / Math.max(1, tokens))), high = Math.max(3, Math.min(14, 340 / Math.max(1, layers))), left = 40;
+  const W = Math.max(300, box.clientWidth - 36), place = (i) => (W < 460 ? [0, 16 * i] : [210 * i, 0]), cell = Math.max(2, Math.min(22, (W - 50) / Math.max(1, tokens))), high = Math.max(3, Math.min(14, 340 / Math.max(1, layers))), left = 40;
   const columns = Array.from({ length: tokens }, (_, i) => s("g", { class: "cache-column" }, Array.from({ length: layers }, (_, l) => s("rect", { class: i >= state.promptLength ? "attn" : "ffn", x: left + i * cell, y: 4 + l * high, width: cell - 1, height: high - 1, opacity: i === tokens - 1 ? 1 : undefined })), s("title", {}, `${t("token_no", { n: i })} “${labelOf(i)}”`)));
   swap(box, intro("cache_intro"),
     h("div", { class: "cache-facts" }, fact(grouped(found.tokens ?? tokens), t("cached_tokens")), fact(bytes(found.bytes ?? 0), t("cache_bytes")), fact(short(found.saved_flops ?? 0), t("saved"))),
-    s("svg", { class: "chart", viewBox: `0 0 ${W} ${layers * high + 40}`, role: "img", "aria-label": t("view_cache"), preserveAspectRatio: "xMinYMin meet" },
+    s("svg", { class: "chart", viewBox: `0 0 ${W} ${layers * high + 40 + place(1)[1]}`, role: "img", "aria-label": t("view_cache"), preserveAspectRatio: "xMinYMin meet" },
       columns, [0, layers - 1].map((l) => s("text", { x: left - 7, y: 4 + l * high + high / 2 + 4, "text-anchor": "end" }, l)),
-      s("g", { transform: `translate(${left} ${layers * high + 16})` }, [["ffn", "from_prompt"], ["attn", "from_steps"]].map(([name, said], i) => [s("rect", { class: name, x: i * 210, y: 0, width: 14, height: 9 }), s("text", { x: i * 210 + 20, y: 9 }, t(said))]))));
+      s("g", { transform: `translate(${left} ${layers * high + 16})` }, [["ffn", "from_prompt"], ["attn", "from_steps"]].map(([name, said], i) => s("g", { transform: `translate(${place(i)})` }, s("rect", { class: name, width: 14, height: 9 }), s("text", { x: 20, y: 9 }, t(said)))))));
 }
 
 const fact = (value, said) => h("div", { class: "big-fact" }, h("b", { text: value }), h("small", { text: said }));
@@ -154,7 +154,8 @@ function outputs(found) {
   const listed = found.logits.candidates, bar = (p) => h("div", { class: "bar-one" }, h("i", { style: { width: `${100 * p}%` } }));
   if (!listed) return favourites(found, bar);
   return h("section", {}, h("h3", {}, `${t("outputs")} · `, terms.word("kl", t("kl", { n: number(found.logits.kl, 3) }))), h("table", { class: "terms" }, h("thead", {}, h("tr", {}, h("th"), h("th", { text: t("before") }), h("th"), h("th", { text: t("after_change") }), h("th"))),
-    h("tbody", {}, listed.slice(0, 8).map((entry) => h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), [entry.a, entry.b].map((p) => [h("td", { class: "grow" }, bar(p)), h("td", { class: "n", text: percent(p) })]))))));
+    h("tbody", {}, listed.map((entry) => h("tr", {}, h("td", { class: "strong", text: quoted(entry) }), ["a", "b"].map((side) => [h("td", { class: "grow" }, bar(entry[side])), h("td", { class: `n${entry.id === found.logits[side][0].id ? " best" : ""}`, text: percent(entry[side]) })]))))),
+    h("p", { class: "small", text: t("outputs_more") }));
 }
 
 /** Models with other vocabularies: what each of them would say, side by side. */
@@ -180,7 +181,7 @@ function differences(found, actions) {
     const none = gear.difference === null || gear.difference === undefined;
     return h("td", {}, h("button", { "aria-label": `${fullName(gear.path)}: ${none ? t("other_shapes") : percent(gear.difference)}`, title: `${fullName(gear.path)}\n${none ? t("other_shapes") : `${percent(gear.difference)} · cos ${number(gear.cosine, 3)}`}`, style: { background: none ? "transparent" : scale.css(scale.share(Math.min(1, gear.difference), state.theme)) }, onclick: () => actions.select(null, gear.path) }));
   };
-  return [h("table", { class: "matrix" }, h("thead", {}, h("tr", {}, h("th"), wanted.map((kind) => h("th", { title: nameOf(kind), text: shortName(kind) })))),
+  return [h("table", { class: "matrix gears" }, h("thead", {}, h("tr", {}, h("th"), wanted.map((kind) => h("th", { title: nameOf(kind), text: shortName(kind) })))),
     h("tbody", {}, [...byLayer].map(([layer, gears]) => h("tr", {}, h("th", { text: t("layer", { n: layer }) }), wanted.map((kind) => cell(gears.get(kind))))))),
   h("table", { class: "matrix few" }, h("tbody", {}, h("tr", {}, rest.map((gear) => [h("th", { text: nameOf(gear.path) }), cell(gear)]))))];
 }

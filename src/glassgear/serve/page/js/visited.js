@@ -9,26 +9,54 @@ import { decode, encode } from "./link.js";
 import { tokensChosen } from "./selecting.js";
 import { state } from "./store.js";
 
-let gesture = 0, used = 0, place = "", arriving = null, kept = null, follow = () => {};
+/** What somebody may choose while a link is loading. */
+const CHOICES = ["gear", "value", "view", "language", "tour", "habit", "token", "head", "open", "index", "sampling", "focus"];
+
+let gesture = 0, used = 0, place = "", arriving = null, kept = null, chosen = {}, typed = false, before = {}, follow = () => {};
+
+/** What the address says: the model and the prompt of the run that is there, whatever else has been asked for. */
+export const shown = () => (state.run ? { ...state, model: state.tree.model, prompt: state.ran } : state);
 
 /** What a choice changes. Of numbers, one that is explained counts: walking over a picture isn't choosing. */
-const placeOf = () => JSON.stringify([state.model, state.prompt, state.chat, state.changes, state.second, state.gear, state.value, state.view, state.tour, state.head, state.habit,
+const placeOf = ({ model, prompt } = shown()) => JSON.stringify([model, prompt, state.chat, state.changes, state.second, state.gear, state.value, state.view, state.tour, state.head, state.habit,
   explaining.asked(), tokensChosen()]);
 
 /** `apply(given, entry)` shows what a link says; `entry` is what was kept with it, or null for a link from elsewhere. */
 export function start(apply) {
   follow = apply;
   for (const kind of ["click", "change", "submit", "keydown"]) addEventListener(kind, (event) => { if (!walks(event)) gesture++; }, true);
+  for (const kind of ["click", "change", "submit", "keydown", "input"]) {
+    addEventListener(kind, () => { before = choosable(); }, true);
+    addEventListener(kind, note);
+  }
   addEventListener("popstate", (event) => arrive(event.state));
   addEventListener("hashchange", () => arrive(history.state));
 }
 
 const walks = (event) => event.type === "keydown" && event.target.tagName === "CANVAS" && /^(Arrow|Page)/.test(event.key);
 
+const choosable = () => Object.fromEntries(CHOICES.map((name) => [name, state[name]]));
+
+/** What a gesture has changed is what somebody wants to see, also when the link is there that is loading. */
+function note(event) {
+  if (arriving === null) return;
+  if (event.type === "input" && event.target.id === "prompt") typed = true;
+  for (const [name, value] of Object.entries(choosable())) if (value !== before[name]) chosen[name] = value;
+}
+
+/** What was chosen since the link that is loading was opened: {view, token, ...}, as far as it was. */
+export const choices = () => chosen;
+
+/** Whether one of these was. */
+export const chose = (...names) => names.some((name) => name in chosen);
+
+/** Whether something was typed into the box for the prompt since then. */
+export const hasTyped = () => typed;
+
 /** Put the state into the address, as an entry of its own where somebody has chosen something since the last one. */
 export function write() {
   if (arriving !== null) return;
-  const text = encode(state), here = placeOf(), other = text !== location.hash;
+  const text = encode(shown()), here = placeOf(), other = text !== location.hash;
   const push = other && place !== "" && here !== place && gesture !== used;
   if (push) used = gesture;
   place = here;
@@ -47,18 +75,22 @@ export function quietly(work) {
 /** Whether the page is still on its way to this entry: another one may have been chosen meanwhile. */
 export const isWanted = (hash) => arriving === hash;
 
-/** What is shown next comes from a link, not from a gesture: `work()` shows it. */
+/** What is shown next comes from a link, not from a gesture: `work()` shows it, and resolves to whether it wasn't given up. */
 export async function during(hash, work) {
+  const earlier = gesture;
   arriving = hash;
-  await work();
+  chosen = {};
+  typed = false;
+  const whole = await work();
   if (arriving !== hash) return;
   arriving = null;
   used = gesture;
   write();
+  if (!whole) used = earlier; // what came in between is an entry of its own
 }
 
 async function arrive(entry) {
   const hash = location.hash;
-  if (hash === arriving || (arriving === null && hash === encode(state))) return;
+  if (hash === arriving || (arriving === null && hash === encode(shown()))) return;
   await during(hash, () => follow(decode(hash), entry, hash));
 }
