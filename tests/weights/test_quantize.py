@@ -8,7 +8,7 @@ from pathlib import Path
 import gguf as official
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
@@ -65,7 +65,16 @@ def test_floats_are_rounded_as_the_gguf_package_does(kind: str) -> None:
     assert np.array_equal(quantize(kind, values), theirs.reshape(100, -1))
 
 
+def alone(value: float) -> Floats:
+    """One number that isn't 0. The scale of -47175 in Q4_1 lies between two numbers of float16."""
+    values = np.zeros((3, 64), np.float32)
+    values[0, 0] = value
+    return values
+
+
 @pytest.mark.parametrize("kind", LEGACY)
+@example(values=alone(-47175), scale=1.0)
+@example(values=alone(-41943), scale=1.0)
 @given(
     values=arrays(
         np.float32, (3, 64), elements=st.floats(-6e4, 6e4, width=32), fill=st.floats(-1, 1, width=32)

@@ -88,13 +88,17 @@ def offset_records(type_name: str, values: Floats) -> Blocks:
     top = _OFFSET[type_name]
     unit = np.abs(values).max(axis=1)
     groups = np.ascontiguousarray(divided(values, unit[:, np.newaxis]).T)
-    least = groups.min(axis=0)
-    plain = (groups.max(axis=0) - least) / np.float32(top), least
+    fitted = affine_fit(groups, top)
+    least = values.min(axis=1)
+    with np.errstate(over="ignore"):  # float16 ends before
+        width = values.max(axis=1) - least
+    # Not in the units of the fit: where a scale lies between two of float16, a rounding more takes the other.
+    plain = width / np.float32(top), least
     best = np.full(len(unit), np.inf, np.float32)
     blocks = np.zeros(len(values), TYPES[type_name].layout)
     chosen = np.zeros_like(groups)
-    for to_half, pair in ((covering_half, affine_fit(groups, top)), (_half, plain)):
-        half_scale, half_offset = to_half(pair[0] * unit), _half(pair[1] * unit)
+    for to_half, pair in ((covering_half, (fitted[0] * unit, fitted[1] * unit)), (_half, plain)):
+        half_scale, half_offset = to_half(pair[0]), _half(pair[1])
         scale = divided(half_scale.astype(np.float32), unit)
         offset = divided(half_offset.astype(np.float32), unit)
         codes = codes_for(groups, scale, offset, 0, top)
