@@ -300,27 +300,65 @@ class Kept:
             return self._everyone[np.flatnonzero(weights[:, int(after.split(".")[0])])]
         return self._everyone if rows == self.count else self._everyone[self.count - rows :]
 
-    def values(self) -> dict[str, Value]:
+    def values(self) -> Mapping[str, Value]:
         """Each value as one array, in the order of the model."""
         stop = self.first + self.count
         everyone = np.arange(stop)
         everyone.flags.writeable = False  # all values share it
-        found = {path: self._value(path, whole, everyone) for path, whole in self.whole.items()}
-        found |= {path: joined(path, parts) for path, parts in self.parts.items()}
+        found = _Placed(
+            self.whole, everyone, {path: joined(path, parts) for path, parts in self.parts.items()}
+        )
+        if stop < self.tokens:  # the text ended earlier
+            found = _Placed(
+                {path: _until(stop, path, whole) for path, whole in self.whole.items()}, everyone, found.made
+            )
         order = {path: number for number, path in enumerate(self.wanted)}
 
         def place(path: str) -> int:
             before, inside, _ = path.partition(".experts.")  # whose experts run is known when they run
             return order[f"{before}.router" if inside else path]
 
-        paths = sorted(order, key=place) if any(".experts." in path for path in found) else order
-        return {path: found[path] for path in paths if path in found}
+        there = found.whole.keys() | found.made.keys()
+        paths = sorted(order, key=place) if any(".experts." in path for path in found.made) else order
+        found.order = [path for path in paths if path in there]
+        return found
 
-    def _value(self, path: str, whole: Floats, everyone: NDArray[np.int64]) -> Value:
-        axes, stop = axes_of(path, whole.ndim), len(everyone)
-        if stop < self.tokens:  # the text ended earlier
-            whole = (whole[:, :stop, :stop] if axes[-1] == "seen" else whole[:stop]).copy()
-        return Value(path, axes, whole, everyone)
+
+@dataclass(eq=False)
+class _Placed(Mapping[str, Value]):
+    """Values by path. Those that lie where they stay are made when they are asked for: a model has hundreds.
+
+    Attributes:
+        whole: arrays with a row for each token.
+        positions: the tokens.
+        made: values that have been made.
+        order: all paths.
+    """
+
+    whole: dict[str, Floats]
+    positions: NDArray[np.int64]
+    made: dict[str, Value]
+    order: list[str] = field(default_factory=list)
+
+    def __getitem__(self, path: str) -> Value:
+        if path not in self.made:
+            array = self.whole[path]
+            self.made[path] = Value(path, axes_of(path, array.ndim), array, self.positions)
+        return self.made[path]
+
+    def __contains__(self, path: object) -> bool:
+        return path in self.made or path in self.whole
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.order)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+def _until(stop: int, path: str, whole: Floats) -> Floats:
+    """The first tokens of a value, without the memory of the others."""
+    return (whole[:, :stop, :stop] if axes_of(path, whole.ndim)[-1] == "seen" else whole[:stop]).copy()
 
 
 def joined(path: str, parts: Sequence[tuple[Floats, NDArray[np.int64]]]) -> Value:

@@ -24,6 +24,7 @@ LEAD, FOLLOW, GATHER = (Kernel(("team", name)) for name in ("lead", "follow", "g
 TEAM_KERNELS = (LEAD, FOLLOW, GATHER)
 PATIENCE = 6000  # looks before a thread sleeps, most of them after giving way: some milliseconds
 BUSY = 3  # long waits in a short run that say that the machine is busy
+RARE = 150  # steps to a long wait that say that it isn't: programs for traces have a thousand steps
 SHORTEST, LONGEST = 4, 64  # runs without the others before they are tried again, half as a start
 PIECES = 16  # of a run in which the others are tried again
 STEP_BYTES = 8 * STEP_FIELDS
@@ -77,7 +78,7 @@ class Team:
                 break
             self._together(ready, at, min(piece, rest), frame)
         if short:
-            busy = ready.words[WORD * Sync.LONG_WAITS] >= BUSY
+            busy = ready.words[WORD * Sync.LONG_WAITS] >= max(BUSY, count // RARE)
             self._solo = self._pause = min(2 * self._pause, LONGEST) if busy else 0
             if not busy:
                 self._pause = SHORTEST
