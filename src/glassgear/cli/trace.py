@@ -123,9 +123,9 @@ def _trace(model: str | None, prompt: str | None, given: dict[str, Any], words: 
 
         check_folder(given["save"])
     loaded = open_model(model, given)
+    ids = prompt_ids(loaded, console.read_stdin() if prompt == "-" else prompt, given)
     if prompt is None:
         console.note(words("without a prompt, this traces the model's start token alone"))
-    ids = prompt_ids(loaded, console.read_stdin() if prompt == "-" else prompt, given)
     if given["max_tokens"]:
         loaded.require_causal()
     zeroing = zeroing_of(loaded, given["zero"])

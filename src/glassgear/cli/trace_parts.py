@@ -252,8 +252,10 @@ class Parts:
         yield self.words("How the text goes on, the likeliest token each time:")
         yield self.words(f"as it is: {self._text(made.before)}")
         yield self.words(f"changed: {self._text(made.after)}")
-        same = made.parts_at is None
-        yield self.words("Both are the same." if same else f"They part at token {made.parts_at}.")
+        if made.parts_at is None:
+            yield self.words("Both are the same.")
+        else:
+            yield self.words(f"They part at token {made.parts_at - made.prompt + 1} after the prompt.")
 
     def _continued_json(self, made: Continued) -> dict[str, Any]:
         def told(ids: Sequence[int]) -> dict[str, Any]:

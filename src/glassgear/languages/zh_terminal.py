@@ -47,7 +47,8 @@ TRACE = {
         "把 {paths} 置零后，提示词之后的第一个 token",
     "How the text goes on, the likeliest token each time:": "文本如何继续（每次取最可能的 token）：",
     "as it is: {text:text}": "原样：{text}", "changed: {text:text}": "改动后：{text}",
-    "Both are the same.": "两者相同。", "They part at token {n:int}.": "从 token {n} 起不同。",
+    "Both are the same.": "两者相同。",
+    "They part at token {n:int} after the prompt.": "从提示词之后的第 {n} 个 token 起不同。",
     "The change is worth {x:float} nats (KL divergence).": "这一改动相当于 {x} nats（KL 散度）。",
     "{n:int} values of {tokens:int} tokens in {path:text} ({size:text})":
         "{tokens} 个 token 的 {n} 个数值已存入 {path}（{size}）",
